@@ -70,10 +70,18 @@ func (c *Config) annotations(v *verdict.Verdict) map[string]string {
 	annotations := map[string]string{
 		"headline": v.Spoken(), "remedy": v.Remediation, "incident": v.IncidentID,
 		"seen": seen(v), "not_seen": strings.Join(v.NotObserved[:min(len(v.NotObserved), mostSeen)], "\n"),
-		"runbook_url": c.runbook(v.Pattern),
+		"runbook_url": c.runbook(v.Pattern), "goes_on": goesOn(v),
 	}
 	maps.DeleteFunc(annotations, func(_, value string) bool { return value == "" })
 	return annotations
+}
+
+// goesOn says why an alert stands whose verdict is resolved.
+func goesOn(v *verdict.Verdict) string {
+	if v.GoesOn == "" || v.Resolved == nil {
+		return ""
+	}
+	return "This cleared at " + v.Resolved.UTC().Format("15:04:05.000") + " UTC. What it led to is not over."
 }
 
 func (c *Config) runbook(pattern string) string {

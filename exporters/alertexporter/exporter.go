@@ -163,7 +163,7 @@ func (c *Config) silent(v *verdict.Verdict) string {
 	switch {
 	case v.Pages(least):
 		return ""
-	case v.Status != verdict.Open:
+	case v.Status != verdict.Open && v.GoesOn == "":
 		return outcomeNotOpen
 	case v.Role != verdict.RootCause:
 		return outcomeSymptom

@@ -145,6 +145,8 @@ func TestWhatPages(t *testing.T) {
 		"explained by another": {func(v *verdict.Verdict) { v.Role, v.RootCause = verdict.Symptom, "z" }, "symptom"},
 		"a drill":              {func(v *verdict.Verdict) { v.Drill = true }, "drill"},
 		"over before":          {func(v *verdict.Verdict) { *v = over(*v) }, "not_open"},
+		"its effects go on":    {func(v *verdict.Verdict) { *v = over(*v); v.GoesOn = verdict.Error }, "started"},
+		"mild effects go on":   {func(v *verdict.Verdict) { *v = over(*v); v.GoesOn = verdict.Info }, "mild"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, format := range []string{formatAlertmanager, formatWebhook, formatSlack} {
@@ -189,6 +191,43 @@ func TestAWebhookIsToldOnceOfEach(t *testing.T) {
 	require.True(t, ended.EndsAt.Equal(onset.Add(time.Minute)))
 	require.Equal(t, began.Labels, ended.Labels)
 	require.Equal(t, "application/json", r.got()[0].contentType)
+}
+
+// A port that is down for a moment and kills its job pages until the job runs again: who waits for half a minute
+// before he pages has not heard of it else.
+func TestAnAlertStandsAsLongAsWhatItsCauseLedTo(t *testing.T) {
+	goesOn := func(v verdict.Verdict) verdict.Verdict {
+		return but(over(v), func(v *verdict.Verdict) { v.GoesOn = verdict.Error })
+	}
+	for _, format := range []string{formatAlertmanager, formatWebhook, formatSlack} {
+		r := newReceiver(t)
+		b := begin(t, r.URL, nil, func(c *Config) { c.Format = format })
+		b.send(t, lost("a"), goesOn(lost("a")))
+		require.Len(t, b.book.open, 1, format)
+		b.send(t, later(over(lost("a"))))
+		require.Empty(t, b.book.open, format)
+		told := r.got()
+		if format == formatAlertmanager { // its annotations say what is known now
+			require.Len(t, told, 3)
+			require.Contains(t, told[1].body, `"goes_on":"This cleared at 07:03:29.000 UTC. What it led to is not over."`)
+			require.NotContains(t, told[1].body, "endsAt\":\"2026-11-20T07:03")
+		} else {
+			require.Len(t, told, 2, format)
+		}
+
+		b.send(t, goesOn(lost("b")), later(over(lost("b")))) // of one that nobody heard of while it was open
+		require.Equal(t, map[string]int64{"started": 2, "ended": 2}, without(b.outcomes(t), "updated", "unchanged"), format)
+		require.Contains(t, r.got()[len(r.got())-2].body, "What it led to is not over.", format)
+	}
+}
+
+func later(v verdict.Verdict) verdict.Verdict { v.Revision++; return v }
+
+func without(counts map[string]int64, names ...string) map[string]int64 {
+	for _, name := range names {
+		delete(counts, name)
+	}
+	return counts
 }
 
 // A process that starts again tells nobody twice, and ends what the one before began. What

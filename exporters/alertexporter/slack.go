@@ -64,7 +64,7 @@ func slackBody(n *notice) ([]byte, error) {
 		Footer: slackText.Replace(fmt.Sprintf("tracecore, %s, %s", n.Verdict.Pattern, n.Verdict.IncidentID)), Time: n.Starts.Unix(), Fields: []slackField{}, MarkdownIn: []string{},
 	}
 	if n.Status == firing {
-		a.Text = slackText.Replace(n.Verdict.Remediation)
+		a.Text = slackText.Replace(strings.TrimSpace(n.Annotations["goes_on"] + "\n" + n.Verdict.Remediation))
 	}
 	for _, name := range n.Where() {
 		a.Fields = append(a.Fields, slackField{name, slackText.Replace(n.Labels[name]), true})

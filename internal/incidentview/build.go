@@ -63,15 +63,13 @@ func Build(verdicts []verdict.Verdict, o Options) View {
 		incident[i] = verdict.Bounded(incident[i])
 	}
 	head := incident[0]
+	status, ended := head.Incident()
 	v := View{
 		Schema: Schema, ID: head.IncidentID, Headline: capital(verdict.Sized(head.Headline)), Pattern: head.Pattern, Span: head.Span,
-		Severity: head.Severity, Status: head.Status, Role: head.Role, Confidence: head.Confidence, Trust: head.Trust, Drill: head.Drill,
+		Severity: head.Severity, Status: status, Role: head.Role, Confidence: head.Confidence, Trust: head.Trust, Drill: head.Drill,
 		Where: verdict.Where(head.Culprit), Facts: verdict.Facts(head.Culprit), Culprit: head.Culprit,
-		Since: head.Onset, Updated: newest(incident), Resolved: head.Resolved,
+		Since: head.Onset, Updated: newest(incident), Resolved: ended,
 		Do: steps(head), Before: o.Before, Made: Made{At: o.Now.UTC(), By: o.Version},
-	}
-	if head.Status != verdict.Resolved {
-		v.Resolved = nil
 	}
 	hit := 0
 	v.Job = job(incident)

@@ -46,7 +46,7 @@ func (o Options) withDefaults() Options {
 	for _, d := range []struct {
 		value *time.Duration
 		then  time.Duration
-	}{{&o.Lateness, 10 * time.Second}, {&o.MaxAhead, 10 * time.Second}} {
+	}{{&o.Lateness, 10 * time.Second}, {&o.MaxAhead, timeline.MaxAhead}} {
 		if *d.value <= 0 {
 			*d.value = d.then
 		}

@@ -65,14 +65,14 @@ func (s *Story) diffVerdicts(came []verdict.Verdict) string {
 
 // shape is what is compared of a verdict, each field only where it is wanted.
 type shape struct {
-	Pattern, Role, Status, Confidence, Trust, Severity string
-	Headline, Remediation                              string
-	Onset                                              string
-	Culprit, Shows                                     map[string]string
-	Ranks                                              []int
-	Evidence, NotObserved, Waits                       []string
-	Revision                                           int
-	Late                                               bool
+	Pattern, Role, Status, GoesOn, Confidence, Trust, Severity string
+	Headline, Remediation                                      string
+	Onset                                                      string
+	Culprit, Shows                                             map[string]string
+	Ranks                                                      []int
+	Evidence, NotObserved, Waits                               []string
+	Revision                                                   int
+	Late                                                       bool
 }
 
 func diffOne(want *Verdict, v verdict.Verdict) string {
@@ -102,7 +102,7 @@ func merged(a, b map[string]string) map[string]string {
 // keys are the keys of want.yaml that are compared, with what stands there.
 func (s shape) keys() map[string]string {
 	all := map[string]string{
-		"pattern": s.Pattern, "role": s.Role, "status": s.Status, "confidence": s.Confidence, "trust": s.Trust, "severity": s.Severity,
+		"pattern": s.Pattern, "role": s.Role, "status": s.Status, "goes_on": s.GoesOn, "confidence": s.Confidence, "trust": s.Trust, "severity": s.Severity,
 		"headline": s.Headline, "remediation": s.Remediation, "onset": s.Onset, "ranks": fmt.Sprint(s.Ranks),
 		"evidence": strings.Join(s.Evidence, ", "), "not_observed": strings.Join(s.NotObserved, "; "),
 		"revision": strconv.Itoa(s.Revision), "late": strconv.FormatBool(s.Late),
@@ -117,7 +117,7 @@ func (s shape) keys() map[string]string {
 
 func (w *Verdict) shape() shape {
 	s := shape{
-		Pattern: w.Pattern, Role: w.Role, Status: w.Status, Confidence: w.Confidence, Trust: w.Trust, Severity: w.Severity,
+		Pattern: w.Pattern, Role: w.Role, Status: w.Status, GoesOn: w.GoesOn, Confidence: w.Confidence, Trust: w.Trust, Severity: w.Severity,
 		Headline: w.Headline, Remediation: w.Remediation, Culprit: w.Culprit, Shows: w.Shows, Ranks: w.Ranks,
 		Evidence: w.Evidence, NotObserved: w.NotObserved, Waits: w.Waits, Revision: w.Revision,
 	}
@@ -139,6 +139,7 @@ func shapeOf(v verdict.Verdict, want *Verdict) shape {
 	}
 	set(want.Role != "", &s.Role, string(v.Role))
 	set(want.Status != "", &s.Status, string(v.Status))
+	set(want.Status != "" || want.GoesOn != "", &s.GoesOn, string(v.GoesOn))
 	set(want.Confidence != "", &s.Confidence, string(v.Confidence))
 	set(want.Trust != "", &s.Trust, v.Trust.String())
 	set(want.Severity != "", &s.Severity, string(v.Severity))

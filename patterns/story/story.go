@@ -117,6 +117,7 @@ type Verdict struct {
 	Role        string            `yaml:"role"`
 	Incident    string            `yaml:"incident"` // any label; equal labels mean one incident
 	Status      string            `yaml:"status"`
+	GoesOn      string            `yaml:"goes_on"` // of one that is resolved; compared where status is, also when it is absent
 	Confidence  string            `yaml:"confidence"`
 	Trust       string            `yaml:"trust"`
 	Severity    string            `yaml:"severity"`

@@ -32,11 +32,12 @@ func RenderChange(w io.Writer, before, after []Verdict, o Options) error {
 func (p *printer) change(before, after []Verdict) {
 	old, head := before[0], after[0]
 	body := printer{o: p.o}
-	body.headChange(old, head)
+	body.headChange(old, after)
 	body.spread(before, after)
 	body.consequences(before, after)
-	over := head.Status == Resolved
-	cleared, retold := over && old.Status != Resolved, !over && !sameWords(old.Headline, head.Headline)
+	status, _ := head.Incident()
+	over := status == Resolved
+	cleared, retold := head.Status == Resolved && old.Status != Resolved, head.Status != Resolved && !sameWords(old.Headline, head.Headline)
 	switch {
 	case cleared:
 		p.headline(p.badge(head), severityColor(head), head.Headline)
@@ -71,12 +72,16 @@ func sameWords(a, b string) bool {
 	return numbers.ReplaceAllString(plain(a), "0") == numbers.ReplaceAllString(plain(b), "0")
 }
 
-func (p *printer) headChange(old, head Verdict) {
+func (p *printer) headChange(old Verdict, after []Verdict) {
+	head := after[0]
 	switch {
 	case head.Status == Resolved && old.Status != Resolved:
 		p.field("since", p.since(head))
+		p.goesOn(after)
 	case old.Status == Resolved && head.Status != Resolved:
 		p.field("again", "it came back after it had cleared")
+	case old.GoesOn != "" && head.GoesOn == "":
+		p.field("over", "what it led to is over, too")
 	}
 	if old.Confidence == Partial && head.Confidence == Full {
 		p.field("certain", "what was missing has been seen")
@@ -137,7 +142,7 @@ func (p *printer) consequences(before, after []Verdict) {
 	if worthSaying(len(before)-1, len(after)-1) {
 		p.ledTo(led, head)
 	}
-	if len(cleared) > 0 && head.Status != Resolved {
+	if status, _ := head.Incident(); len(cleared) > 0 && status != Resolved {
 		p.field("cleared", brief(cleared[0].Headline))
 		if len(cleared) > 1 {
 			p.field("", "and "+plural(len(cleared)-1, "more consequence"))

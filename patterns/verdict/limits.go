@@ -222,6 +222,8 @@ func (v *Verdict) validateEnums() error {
 		return fmt.Errorf("status %.40q is neither %q nor %q", v.Status, Open, Resolved)
 	case v.Confidence != Full && v.Confidence != Partial:
 		return fmt.Errorf("confidence %.40q is neither %q nor %q", v.Confidence, Full, Partial)
+	case v.GoesOn != "" && v.GoesOn.number() == 0:
+		return fmt.Errorf("goes_on %.40q is none of %q, %q, %q, %q", v.GoesOn, Info, Warning, Error, Critical)
 	case v.Severity.number() == 0:
 		return fmt.Errorf("severity %.40q is none of %q, %q, %q, %q", v.Severity, Info, Warning, Error, Critical)
 	}

@@ -31,7 +31,8 @@ const (
 	AttrIncidentID   = "pattern.incident_id"
 	AttrRole         = "pattern.role"
 	AttrStatus       = "pattern.status"
-	AttrOnset        = "pattern.onset" // RFC 3339 in UTC with nanoseconds
+	AttrGoesOn       = "pattern.goes_on" // of a resolved one: severity of what it led to that is not over, or absent
+	AttrOnset        = "pattern.onset"   // RFC 3339 in UTC with nanoseconds
 	AttrSeverity     = "pattern.severity"
 	AttrRevision     = "pattern.revision"      // int
 	AttrRootCauseID  = "pattern.root_cause_id" // of a symptom
@@ -40,7 +41,7 @@ const (
 	AttrBlastCount   = "pattern.blast_radius_count"
 	AttrDrill        = "tracecore.drill" // true, or absent
 	AttrLate         = "pattern.late"    // true, or absent
-	attributesPerOne = 18
+	attributesPerOne = 19
 )
 
 // AttrRepeated is true on the record of an open verdict that was told before and says
@@ -109,6 +110,9 @@ func putAttributes(v Verdict, attrs pcommon.Map) {
 	attrs.PutStr(AttrOnset, v.Onset.Format(time.RFC3339Nano))
 	attrs.PutStr(AttrSeverity, string(v.Severity))
 	attrs.PutInt(AttrRevision, int64(v.Revision))
+	if v.GoesOn != "" {
+		attrs.PutStr(AttrGoesOn, string(v.GoesOn))
+	}
 	if v.RootCause != "" {
 		attrs.PutStr(AttrRootCauseID, v.RootCause)
 	}

@@ -72,7 +72,9 @@ func TestRecordRoundTrip(t *testing.T) {
 	end := at("14:09:30")
 	resolved.Status, resolved.Resolved = Resolved, &end
 	resolved.Evidence[0].Count, resolved.Evidence[0].Last = 3, end
-	for name, v := range map[string]Verdict{"root cause": lostGPU(), "symptom": abortedRank(), "resolved": resolved} {
+	goesOn := resolved
+	goesOn.GoesOn = Error
+	for name, v := range map[string]Verdict{"root cause": lostGPU(), "symptom": abortedRank(), "resolved": resolved, "its effects go on": goesOn} {
 		t.Run(name, func(t *testing.T) {
 			got, err := FromRecord(overTheWire(t, v))
 			require.NoError(t, err)
@@ -158,6 +160,7 @@ func refused() map[string]string {
 		"long id":           with(func(v *Verdict) { v.ID = strings.Repeat("x", MaxNameBytes+1) }),
 		"role":              with(func(v *Verdict) { v.Role = "boss" }),
 		"status":            with(func(v *Verdict) { v.Status = "" }),
+		"goes on":           with(func(v *Verdict) { v.GoesOn = "bad" }),
 		"confidence":        with(func(v *Verdict) { v.Confidence = "sure" }),
 		"severity":          with(func(v *Verdict) { v.Severity = "fatal" }),
 		"revision 0":        with(func(v *Verdict) { v.Revision = 0 }),

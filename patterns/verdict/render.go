@@ -90,6 +90,8 @@ func (p *printer) incident(verdicts []Verdict, note string) {
 func (p *printer) badge(v Verdict) string {
 	text := strings.ToUpper(string(v.Severity))
 	switch {
+	case v.GoesOn != "":
+		text = "CAUSE CLEARED"
 	case v.Status == Resolved:
 		text = "CLEARED"
 	case v.Confidence == Partial:
@@ -108,7 +110,7 @@ func drilled(v Verdict, text string) string {
 
 func severityColor(v Verdict) string {
 	switch {
-	case v.Status == Resolved:
+	case v.Status == Resolved && v.GoesOn == "":
 		return green
 	case v.Severity == Warning:
 		return yellow
@@ -283,12 +285,25 @@ func (p *printer) ledTo(symptoms []Verdict, head Verdict) {
 	}
 }
 
+// goesOn names what a cause that is over led to and that is not.
+func (p *printer) goesOn(verdicts []Verdict) {
+	if verdicts[0].GoesOn == "" {
+		return
+	}
+	for _, s := range verdicts[1:] {
+		if s.Status == Open {
+			p.field("goes on", brief(s.Headline))
+			return
+		}
+	}
+}
+
 func symptomWords(s, head Verdict) string {
 	text := brief(s.Headline)
 	if host := plain(s.Culprit["host"]); host != "" && host != plain(head.Culprit["host"]) {
 		text += ", on " + host
 	}
-	if s.Status == Resolved && head.Status != Resolved {
+	if status, _ := head.Incident(); s.Status == Resolved && status != Resolved {
 		text += " (cleared)"
 	}
 	return text

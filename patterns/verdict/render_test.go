@@ -218,10 +218,16 @@ func TestRenderChange(t *testing.T) {
 	longer := revised(stuck, func(v *Verdict) { v.Headline = strings.Replace(v.Headline, "11 s", "601 s", 1) })
 	told := revised(stuck, func(v *Verdict) { v.Headline = "the kernel killed juicefs (pid 812)" })
 	late := revised(abortedRank(), func(v *Verdict) { v.RootCause, v.IncidentID = cleared.ID, cleared.IncidentID })
+	goesOn := revised(cleared, func(v *Verdict) { v.GoesOn = Error })
+	allOver := revised(goesOn, func(v *Verdict) { v.GoesOn = "" })
 	for _, c := range []struct {
 		name         string
 		before, news []Verdict
 	}{
+		{"change_cause_cleared", []Verdict{confirmed, late}, []Verdict{goesOn}},
+		{"change_goes_on_no_more", []Verdict{goesOn, late}, []Verdict{allOver}},
+		{"change_dies_after_the_end", []Verdict{cleared}, []Verdict{goesOn, late}},
+		{"change_first_heard_after_the_end", nil, []Verdict{goesOn, late}},
 		{"change_age_only", []Verdict{stuck}, []Verdict{longer}},
 		{"change_reminder", []Verdict{stuck}, []Verdict{longer, abortedRank()}},
 		{"change_headline", []Verdict{stuck}, []Verdict{told}},
@@ -261,6 +267,10 @@ func TestWhatPages(t *testing.T) {
 		"likely":               {func(v *Verdict) { v.Confidence = Partial }, false},
 		"a drill":              {func(v *Verdict) { v.Drill = true }, false},
 		"over":                 {func(v *Verdict) { v.Status = Resolved }, false},
+		"its effects go on":    {func(v *Verdict) { v.Status, v.GoesOn = Resolved, Error }, true},
+		"mild effects go on":   {func(v *Verdict) { v.Status, v.GoesOn = Resolved, Info }, false},
+		"effects of a symptom": {func(v *Verdict) { v.Status, v.GoesOn, v.Role = Resolved, Error, Symptom }, false},
+		"no severity goes on":  {func(v *Verdict) { v.Status, v.GoesOn = Resolved, "bad" }, false},
 	} {
 		v := lostGPU()
 		tt.change(&v)

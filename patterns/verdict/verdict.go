@@ -50,10 +50,20 @@ const (
 // Severities returns all of them, the mildest first.
 func Severities() []Severity { return []Severity{Info, Warning, Error, Critical} }
 
-// Pages reports whether a verdict is worth waking somebody or taking a machine away: it is
-// open, the root cause, certain, no drill, and at least so severe.
+// Pages reports whether a verdict is worth waking somebody: it is open, or what it led to is, which is as severe;
+// it is the root cause, certain, no drill, and at least so severe.
 func (v *Verdict) Pages(least Severity) bool {
-	return v.Status == Open && v.Role == RootCause && v.Confidence == Full && !v.Drill && v.Severity.number() >= least.number()
+	lasts := v.Status == Open || v.GoesOn.number() >= max(least.number(), Info.number())
+	return lasts && v.Role == RootCause && v.Confidence == Full && !v.Drill && v.Severity.number() >= least.number()
+}
+
+// Incident is the status of the incident of which v is the root cause, and when that ended: it is open as long as
+// what v led to goes on.
+func (v *Verdict) Incident() (Status, *time.Time) {
+	if v.Status == Open || v.GoesOn != "" {
+		return Open, nil
+	}
+	return v.Status, v.Resolved
 }
 
 // Verdict is one conclusion of one pattern about one fault.
@@ -74,6 +84,9 @@ type Verdict struct {
 	Onset    time.Time  `json:"onset"`   // when what the earliest evidence tells of began
 	Updated  time.Time  `json:"updated"` // event time of the newest evidence
 	Resolved *time.Time `json:"resolved,omitempty"`
+	// GoesOn is how bad the worst is that a resolved verdict led to, which is certain and not over: a rank that
+	// died of it, a job that stands still. Empty where nothing is.
+	GoesOn Severity `json:"goes_on,omitempty"`
 
 	Headline    string `json:"headline"`
 	Remediation string `json:"remediation"`

@@ -106,7 +106,7 @@ func (g *gathering) keep(ctx context.Context, one *evidence.Incident, batches []
 	if err := records.Restore(known.Evidence); err != nil {
 		records = incidentview.NewRecords(known.Verdicts) // damaged: it begins anew
 	}
-	if known.Verdicts[0].Status == verdict.Open {
+	if status, _ := known.Verdicts[0].Incident(); status == verdict.Open {
 		records.Through(now)
 	}
 	for _, ld := range batches {

@@ -159,12 +159,13 @@ func (d *detector) hold(ctx context.Context, v verdict.Verdict) bool {
 	if !before {
 		kept.Told = v.Revision > 1
 	}
-	if v.Status == verdict.Resolved && kept.Told {
+	status, _ := v.Incident()
+	if status == verdict.Resolved && kept.Told {
 		d.release(v.ID)
 		return false // who was told that it is open has to hear that it is over
 	}
 	d.telemetry.ProcessorPatterndetectorVerdictsMuted.Add(ctx, 1, metric.WithAttributes(attribute.String("pattern", v.Pattern)))
-	if v.Status == verdict.Resolved {
+	if status == verdict.Resolved {
 		d.release(v.ID)
 		return true
 	}

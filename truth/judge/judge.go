@@ -19,6 +19,7 @@ type Line struct {
 	Pattern    string            `json:"pattern"`
 	Role       string            `json:"role"`
 	Status     string            `json:"status"`
+	GoesOn     string            `json:"goes_on"` // what it led to is not over
 	Confidence string            `json:"confidence"`
 	Severity   string            `json:"severity"`
 	Headline   string            `json:"headline"`
@@ -37,10 +38,13 @@ func Read(text []byte, at time.Time) (Line, error) {
 	return l, nil
 }
 
-// accuses reports whether the line is a statement that wakes somebody: the open root
-// cause of an incident. Information accuses nobody.
+// open reports whether the incident of a root cause is.
+func (l *Line) open() bool { return l.Status == "open" || l.GoesOn != "" }
+
+// accuses reports whether the line is a statement that wakes somebody: the root
+// cause of an open incident. Information accuses nobody.
 func (l *Line) accuses() bool {
-	return l.Role == "root_cause" && l.Status == "open" && l.Severity != "info"
+	return l.Role == "root_cause" && l.open() && l.Severity != "info"
 }
 
 // says reports whether headline or evidence match.
@@ -115,7 +119,7 @@ func Judge(truth Truth, lines []Line) Outcome {
 	o.Placed = slices.ContainsFunc(truth.Right, func(a Answer) bool { return a.At != nil })
 	for i := range lines {
 		l := &lines[i]
-		if slices.Contains(right, l.ID) && l.Status == "resolved" && !truth.Healed.IsZero() && !o.Resolved {
+		if slices.Contains(right, l.ID) && !l.open() && !truth.Healed.IsZero() && !o.Resolved {
 			o.Resolved, o.Resolve = true, max(0, l.At.Sub(truth.Healed))
 		}
 		if !l.accuses() {

@@ -137,3 +137,19 @@ func TestTheLineOfCodeIsScoredBesideTheCause(t *testing.T) {
 	o := Judge(truth, []Line{line(2*time.Second, "a", "root_cause", "open", "error", "1", "rank 1 is stopped at train.py:7 in save")})
 	require.False(t, o.Line, "another rank")
 }
+
+// A cause that is over and what it led to is not: somebody is still called.
+func TestWhatGoesOnIsOpen(t *testing.T) {
+	lines := []Line{
+		line(2*time.Second, "a", "root_cause", "resolved", "error", "2", "rank 2 was stopped"),
+		line(9*time.Second, "a", "root_cause", "resolved", "error", "2", "rank 2 was stopped"),
+	}
+	require.False(t, Judge(stopped("2"), lines).Culprit)
+	lines[0].GoesOn = "error"
+	require.False(t, Judge(stopped("2"), lines[:1]).Resolved)
+	o := Judge(stopped("2"), lines)
+	require.True(t, o.Cause)
+	require.Equal(t, 2*time.Second, o.First)
+	require.True(t, o.Resolved)
+	require.Equal(t, 4*time.Second, o.Resolve)
+}

@@ -100,12 +100,10 @@ func (s *recorded) view(id string) error {
 // Summary is an incident as a list shows it.
 func Summary(incident []verdict.Verdict) history.Incident {
 	head := incident[0]
+	status, ended := head.Incident()
 	i := history.Incident{
-		ID: head.IncidentID, Role: head.Role, Status: head.Status, Severity: head.Severity, Confidence: head.Confidence, Trust: head.Trust, Pattern: head.Pattern,
-		Headline: head.Headline, Culprit: head.Culprit, Drill: head.Drill, Onset: head.Onset, Updated: head.Updated, Verdicts: len(incident),
-	}
-	if head.Status == verdict.Resolved {
-		i.Resolved = head.Resolved
+		ID: head.IncidentID, Role: head.Role, Status: status, Severity: head.Severity, Confidence: head.Confidence, Trust: head.Trust, Pattern: head.Pattern,
+		Headline: head.Headline, Culprit: head.Culprit, Drill: head.Drill, Onset: head.Onset, Resolved: ended, Updated: head.Updated, Verdicts: len(incident),
 	}
 	jobs, nodes := map[string]bool{}, map[string]bool{}
 	for _, v := range incident {

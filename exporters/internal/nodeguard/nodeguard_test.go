@@ -32,6 +32,15 @@ func TestMemoryIsBounded(t *testing.T) {
 	require.False(t, m.Has("0", "x"))
 }
 
+// A machine comes back as soon as it is well, also where the job that its fault broke is not.
+func TestWhatTheFaultLedToKeepsNoNode(t *testing.T) {
+	f := verdicts.Found{Verdict: verdict.Verdict{Pattern: "gpu_lost", Status: verdict.Open, Confidence: verdict.Full, Role: verdict.RootCause, Severity: verdict.Critical}, Proven: true}
+	require.True(t, Judge(f, "gpu-1", true, verdict.Info).Holds)
+	f.Status, f.GoesOn = verdict.Resolved, verdict.Error
+	require.True(t, f.Pages(verdict.Info))
+	require.False(t, Judge(f, "gpu-1", true, verdict.Info).Holds)
+}
+
 // What is mild of these patterns is a job's own doing, or somebody's deliberate act, whatever is asked for.
 func TestWhatIsMildOfSomePatternsDrainsNothing(t *testing.T) {
 	for pattern, drains := range map[string]map[verdict.Severity]bool{

@@ -29,7 +29,7 @@ var leasts = map[string]verdict.Severity{"ib_link_down": verdict.Error, "xid_imp
 // verdict, too. A drill does neither. Acts says whether its pattern is a reason at all.
 func Judge(f verdicts.Found, node string, acts bool, least verdict.Severity) Plan {
 	p := Plan{Node: node, Decides: f.Proven && !f.Drill && acts}
-	p.Holds = p.Decides && f.Pages(least) && f.Pages(cmp.Or(leasts[f.Pattern], least))
+	p.Holds = p.Decides && f.Status == verdict.Open && f.Pages(least) && f.Pages(cmp.Or(leasts[f.Pattern], least))
 	p.Says = strings.Join([]string{node, string(f.Role), string(f.Status), string(f.Confidence), string(f.Severity), strconv.FormatBool(p.Decides), f.Boot, f.Headline}, "\x00")
 	return p
 }

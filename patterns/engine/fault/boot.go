@@ -3,8 +3,8 @@ package fault
 import (
 	"math"
 	"slices"
-	"time"
 
+	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -23,18 +23,23 @@ func (t *trail) laterBoot(m *Mark) bool {
 	if was == "" || is == "" {
 		return m.Began > newest.Last
 	}
-	return was != is && !t.twin(m)
+	return was != is && !m.beganBefore(newest)
 }
 
-// twin reports whether the boot of m began before what was seen of the fault in another: two machines
-// have one name.
+// twin reports whether the boot of m is not that of what was seen of the fault before it, and began before that:
+// two machines have one name.
 func (t *trail) twin(m *Mark) bool {
 	newest := t.newestBefore(m)
-	if newest == nil || m.Began == 0 || m.Began > newest.Last-clocks {
+	if newest == nil || !m.beganBefore(newest) {
 		return false
 	}
 	was, is := t.rule.get(newest.Values, "boot"), t.rule.get(m.Values, "boot")
 	return was != "" && is != "" && was != is
+}
+
+// beganBefore reports whether the boot of m is known to have begun before seen, however far a clock was ahead.
+func (m *Mark) beganBefore(seen *Mark) bool {
+	return m.Began != 0 && m.Began <= seen.Last-int64(timeline.MaxAhead)
 }
 
 // mayEnd reports whether the boot of m may end f. Once another machine of that name is known, only a boot
@@ -66,9 +71,6 @@ func (t *trail) newestBefore(m *Mark) (newest *Mark) {
 	}
 	return newest
 }
-
-// clocks is how far the clock of a machine may have been ahead before a boot (engine.Options.MaxAhead).
-const clocks = int64(10 * time.Second)
 
 // Boot is one boot of a machine, as a record says it.
 type Boot struct {

@@ -32,6 +32,13 @@ type conclusion struct {
 	bore uint64 // conditional evidence that held when it last met others
 }
 
+func (c *conclusion) role() verdict.Role {
+	if c.node.IsRoot() {
+		return verdict.RootCause
+	}
+	return verdict.Symptom
+}
+
 // Counts of an open verdict are given out after firstQuiet, then at twice the
 // interval each time, up to lastQuiet.
 const (
@@ -84,7 +91,7 @@ func (f *Fault) conclude(best window) {
 	f.verdict = &conclusion{
 		id: identifier(f.rule.Name, f.key, strconv.FormatInt(onset, 10)), best: best, onset: onset, since: f.since(best.trust), quietEvery: firstQuiet,
 	}
-	f.verdict.node = incident.NewNode(f)
+	f.verdict.node = incident.NewNode(witness{f})
 	s := f.set
 	s.waiting.Remove(f.element)
 	f.element = nil
@@ -103,6 +110,7 @@ func (f *Fault) update(best window, with brought) {
 	stands, trust := max(v.best.stands, best.stands), v.best.trust
 	if best.better(v.best) {
 		v.best, with.loud = best, true
+		v.node.Turned()
 	}
 	v.best.stands = stands
 	stronger, since := v.best.trust > trust, v.since

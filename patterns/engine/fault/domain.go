@@ -58,6 +58,3 @@ func (w *Evidence) among(f *Fault, values []string) bool {
 	domain := w.Rule.domain(values)
 	return !w.OfJob || domain == "" || f.domain == "" || domain == f.domain
 }
-
-// Domain is that of its job, "" when none of its marks says one.
-func (f *Fault) Domain() string { return f.domain }

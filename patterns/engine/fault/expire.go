@@ -3,6 +3,7 @@ package fault
 import (
 	"slices"
 
+	"github.com/tracecoreai/tracecore/patterns/engine/incident"
 	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
@@ -35,16 +36,23 @@ func (f *Fault) callAgain() {
 }
 
 // expireAt is when f leaves the state if nothing more comes. Without a verdict
-// that is when its marks can no longer be part of one.
-func (f *Fault) expireAt() int64 {
+// that is when its marks can no longer be part of one. What is over and led to what goes on stays as long.
+func (f *Fault) expireAt() (at int64) {
 	if f.past {
 		return f.pastUntil()
+	}
+	if f.verdict != nil && f.goesOn() != "" {
+		f.verdict.node.Explained(func(effect incident.Verdict) {
+			if effect.Resolved() == 0 {
+				at = max(at, effect.(witness).expireAt())
+			}
+		})
 	}
 	quiet := f.rule.Within
 	if v := f.verdict; v != nil && !v.withdrawn {
 		quiet = max(f.rule.Expires, quiet)
 	}
-	return f.set.time.Settled(max(f.touched, f.overdue, slices.Max(f.after[:])) + int64(quiet))
+	return max(at, f.set.time.Settled(max(f.touched, f.overdue, slices.Max(f.after[:]))+int64(quiet)))
 }
 
 func (f *Fault) expire() {
@@ -81,6 +89,7 @@ func (f *Fault) giveWay() {
 		return
 	}
 	f.past = true
+	f.verdict.node.Turned()
 	f.leave()
 	f.set.time.Call(f, f.expireAt())
 }

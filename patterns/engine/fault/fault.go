@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/tracecoreai/tracecore/internal/fairlru"
+	"github.com/tracecoreai/tracecore/patterns/engine/incident"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -184,6 +185,7 @@ func (f *Fault) drop() {
 	if f.dead {
 		return
 	}
+	goesOn := f.verdict != nil && f.goesOn() != ""
 	f.dead, f.wait = true, 0 // what waits for it is stale
 	f.leave()
 	if f.verdict == nil {
@@ -191,10 +193,14 @@ func (f *Fault) drop() {
 		clear(f.marks) // the time line may hold f until its time comes
 		return
 	}
-	if v := f.verdict; v.revision > 0 && v.nextQuiet != 0 {
+	if v := f.verdict; v.revision > 0 && (v.nextQuiet != 0 || goesOn) {
 		v.changed = true
 	}
 	f.set.emit(f)
+	f.verdict.node.Over(func(cause incident.Verdict) { // while it still says whom f has hit
+		cause.Changed()
+		f.set.emit(cause.(witness).Fault)
+	})
 	f.set.graph.Leave(f.verdict.node)
 	f.set.open.Remove(f.element)
 }

@@ -21,7 +21,7 @@ func (f *Fault) bears(w *Evidence) bool {
 	case !w.conditional():
 		return true
 	}
-	return f.saw(w) || f.Saw(w.index)
+	return f.saw(w) || f.everSaw(w)
 }
 
 // lending yields the marks that say whose fault it is: those that count, of evidence that holds.

@@ -31,7 +31,7 @@ func (s *Set) Verdicts() []verdict.Verdict {
 	s.out.changed = nil
 	slices.SortStableFunc(changed, func(a, b *Fault) int {
 		return cmp.Or(
-			cmp.Compare(a.role(), b.role()), // root_cause sorts before symptom
+			cmp.Compare(a.verdict.role(), b.verdict.role()), // root_cause sorts before symptom
 			cmp.Compare(a.verdict.since, b.verdict.since),
 			cmp.Compare(a.rule.ID, b.rule.ID),
 			cmp.Compare(a.verdict.id, b.verdict.id),
@@ -56,10 +56,7 @@ func (s *Set) emit(f *Fault) {
 	if f.untold() || f.holdBack() {
 		return
 	}
-	if f.endedUntold() { // nobody is called for what is over
-		s.give(f.open(), c)
-	}
-	v := f.report()
+	v := report{f}.write()
 	text, err := json.Marshal(v)
 	if err != nil { // a verdict is plain data: this cannot happen
 		s.stats.QueueDropped++

@@ -7,6 +7,56 @@ import (
 	"github.com/tracecoreai/tracecore/patterns/engine/incident"
 )
 
+// Connect enters f in the graph of incidents by the values on the marks that name it.
+func (f *Fault) Connect() {
+	if f.verdict.node.Entered() {
+		f.connect(f.set.graph.MeetAgain)
+	} else {
+		f.connect(f.set.graph.Meet)
+	}
+}
+
+func (f *Fault) connect(enter enter) {
+	f.verdict.bore = f.bearing()
+	for _, m := range f.lending {
+		f.enter(m, enter)
+	}
+}
+
+// meet enters a mark that came after the verdict. The cap may have it left already.
+func (f *Fault) meet(w *Evidence, m *Mark) {
+	if f.bears(w) && f.lends(w, m) {
+		f.enter(m, f.set.graph.MeetAgain)
+	}
+}
+
+// enter is how the graph takes a verdict under the values that one side of a link shares.
+type enter func(*incident.Node, *incident.Link, string, incident.Role)
+
+// enter does so by the values of m, where no mark before it named the same.
+func (f *Fault) enter(m *Mark, enter enter) {
+	node := f.verdict.node
+	if node.Named(f.rule.name(m)) {
+		return
+	}
+	f.rule.places(m, func(l *incident.Link, values string, role incident.Role) { enter(node, l, values, role) })
+}
+
+// places visits where m has a fault in the graph.
+func (r *Rule) places(m *Mark, visit func(*incident.Link, string, incident.Role)) {
+	for _, x := range r.causes {
+		x.meets(m, func(values string) { visit(x.link, values, incident.Cause) })
+	}
+	for _, x := range r.effects {
+		x.meets(m, func(values string) { visit(x.link, values, incident.Effect) })
+	}
+}
+
+// short reports whether the cap took marks of f.
+func (f *Fault) short() bool {
+	return slices.ContainsFunc(f.folded, func(count float64) bool { return count != 0 })
+}
+
 // SavedPlaces are the values by which a fault met others, and of which no mark tells any more: the cap took
 // it. In a job of more ranks than a verdict keeps marks of, its cause may have met any of them.
 type SavedPlaces struct {

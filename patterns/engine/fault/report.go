@@ -13,14 +13,17 @@ import (
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
-// report writes down what is known of f now, without its revision.
-func (f *Fault) report() verdict.Verdict {
+// report is a fault that has a verdict, as it is told.
+type report struct{ *Fault }
+
+// write writes down what is known of it now, without the revision.
+func (f report) write() verdict.Verdict {
 	r, c := f.rule, f.verdict
 	evidence := f.evidence()
 	missing := f.missing(evidence)
 	v := verdict.Verdict{
 		ID: c.id, IncidentID: identifier("incident", c.node.Root()), PatternID: r.ID, Pattern: r.Name,
-		Role: f.role(), Status: verdict.Open, Confidence: cmp.Or(c.best.confidence, verdict.Partial), Trust: c.best.trust,
+		Role: c.role(), Status: verdict.Open, Confidence: cmp.Or(c.best.confidence, verdict.Partial), Trust: c.best.trust,
 		Onset: moment(f.since(c.best.trust)), Updated: moment(max(f.touched, c.resolved)),
 		Culprit: map[string]string{}, Boot: f.boot(), BlastRadius: f.blast(), Drill: f.drill(), Stands: r.Stands,
 		Headline:    r.Headline.Expand(f.known()),
@@ -39,7 +42,7 @@ func (f *Fault) report() verdict.Verdict {
 	}
 	if c.resolved != 0 {
 		at := moment(c.resolved)
-		v.Status, v.Resolved = verdict.Resolved, &at
+		v.Status, v.Resolved, v.GoesOn = verdict.Resolved, &at, f.goesOn()
 	}
 	for _, name := range named(r.Culprit) {
 		if value, ok := f.value(name); ok {
@@ -60,77 +63,8 @@ func named(culprit []string) []string {
 	return culprit
 }
 
-func (f *Fault) role() verdict.Role {
-	if f.verdict.node.IsRoot() {
-		return verdict.RootCause
-	}
-	return verdict.Symptom
-}
-
-// value is the value of a field: that of the leading mark, which is the worst as the rule
-// has it, or else the earliest
-// of the first evidence in the order of the file that holds, or else of the first
-// mark that is of the same process and thing as the leading one. A process that was hit
-// before a worse fault came is not named with that. Evidence that
-// has marks and does not hold (not as many as it takes) comes last, and what follows nothing
-// names nothing. What is trusted less
-// than the verdict names nothing, but for what is quoted.
-func (f *Fault) value(name string) (string, bool) {
-	at, ok := f.rule.at[name]
-	if !ok {
-		return "", false
-	}
-	if f.hidden(at) {
-		return "", false
-	}
-	var lead []string
-	for w, m := range f.naming {
-		if lead == nil {
-			lead = m.Values
-		}
-		if m.Values[at] != "" && f.rule.agree(lead, m.Values) && !f.endedBefore(m) {
-			return f.newest(f.marks[w.index], at, m.Values[at]), true
-		}
-	}
-	return f.quoted(at, lead)
-}
-
-// inOrder yields the marks that name things in the order of the evidence.
-func (f *Fault) inOrder(yield func(*Evidence, *Mark) bool) {
-	for _, holds := range [...]bool{true, false} {
-		for i, w := range f.rule.Watches {
-			if f.rule.refutes(w.Name) || w.Resolves || holds != f.saw(w) || !holds && (w.depends() || w.Follows != nil) {
-				continue
-			}
-			for j := range f.marks[i] {
-				if m := &f.marks[i][j]; f.trusted(w, m, f.verdict.best.trust) && (!holds || f.reached(w, m, f.verdict.best.trust)) && (w.Follows == nil && w.unsaid == nil && w.over == nil || f.counts(w, m, f.verdict.best.trust)) && !yield(w, m) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// quoted is what the thing on the leading mark said of itself last, as a process of its
-// machine told it.
-func (f *Fault) quoted(at int, lead []string) (string, bool) {
-	for i, w := range f.rule.Watches {
-		if lead == nil || !slices.Contains(w.quotes, at) || w.Follows != nil && !f.saw(w) {
-			continue
-		}
-		for j := len(f.marks[i]) - 1; j >= 0; j-- {
-			m := &f.marks[i][j]
-			other := func(field int) bool { return lead[field] == "" || lead[field] != m.Values[field] }
-			if m.Values[at] != "" && f.trusted(w, m, verdict.Claimed) && !slices.ContainsFunc(w.Match, other) && f.rule.agree(lead, m.Values) {
-				return m.Values[at], true
-			}
-		}
-	}
-	return "", false
-}
-
 // known is what templates of the verdict are filled with.
-func (f *Fault) known() rule.Known {
+func (f report) known() rule.Known {
 	return rule.Known{Holds: f.observed, Field: func(name string) (string, bool) {
 		if _, defined := f.rule.at[name]; defined {
 			return f.value(name)
@@ -140,7 +74,7 @@ func (f *Fault) known() rule.Known {
 }
 
 // leading is the evidence that names the culprit, nil for none.
-func (f *Fault) leading() *Evidence {
+func (f report) leading() *Evidence {
 	for _, w := range f.rule.Watches {
 		if !f.rule.refutes(w.Name) && !w.Resolves && len(f.marks[w.index]) > 0 && f.saw(w) {
 			return w
@@ -150,7 +84,7 @@ func (f *Fault) leading() *Evidence {
 }
 
 // computed is the value of a field that no record has.
-func (f *Fault) computed(w *Evidence, name string) (string, bool) {
+func (f report) computed(w *Evidence, name string) (string, bool) {
 	if w == nil || len(w.By) == 0 || name != rule.FieldCount && name != rule.FieldSpan && name != rule.FieldLead {
 		return "", false
 	}
@@ -177,77 +111,12 @@ func apart(d int64) string {
 
 // observed reports whether the evidence of that name was seen, of the thing that the verdict
 // names, or that the verdict is full.
-func (f *Fault) observed(name string) bool {
+func (f report) observed(name string) bool {
 	w := f.rule.watch(name)
 	return w != nil && f.saw(w) && f.ofLead(w) || name == rule.Full && f.verdict.best.confidence == verdict.Full
 }
 
-// ofLead reports whether w joined by what the leading mark names. What joined by the process
-// of another rank says nothing of the one that is named, and what came before a worse fault
-// says nothing of that.
-func (f *Fault) ofLead(w *Evidence) bool {
-	for _, lead := range f.naming {
-		other := func(m Mark) bool {
-			named, is := f.rule.process(lead.Values), f.rule.process(m.Values)
-			if (w.OfProcess || w.OfMachine) && named.PID != "" && is.PID != "" && !named.Is(is) {
-				return true
-			}
-			return slices.ContainsFunc(w.Match, func(field int) bool { return lead.Values[field] != "" && lead.Values[field] != m.Values[field] })
-		}
-		return slices.ContainsFunc(f.marks[w.index], func(m Mark) bool { return f.trusted(w, &m, f.verdict.best.trust) && !other(m) && f.ofWorst(w, &m) })
-	}
-	return true
-}
-
-// newest is the value of a field that says how long something lasts, as the last of marks
-// that is of the same thing tells it; of any other field the value that it has.
-func (f *Fault) newest(marks []Mark, at int, value string) string {
-	if !f.rule.ages[at] {
-		return value
-	}
-	first := slices.IndexFunc(marks, func(m Mark) bool { return m.Values[at] == value })
-	for _, m := range slices.Backward(marks) {
-		if m.Values[at] != "" && m.Trust >= marks[first].Trust && f.rule.agree(marks[first].Values, m.Values) {
-			return m.Values[at]
-		}
-	}
-	return value
-}
-
-// hidden reports whether evidence holds that keeps this field from being named.
-func (f *Fault) hidden(at int) bool {
-	return slices.ContainsFunc(f.rule.Watches, func(w *Evidence) bool {
-		return !w.Resolves && slices.Contains(w.hides, at) && f.saw(w)
-	})
-}
-
-// boot is the boot of the machine that the verdict names, in which the newest evidence
-// of it was seen. A fault of an earlier boot that is seen again is one of this boot.
-func (f *Fault) boot() string {
-	host, _ := f.value("host")
-	boot, newest := "", int64(math.MinInt64)
-	for i, w := range f.rule.Watches {
-		for j := range f.marks[i] {
-			m := &f.marks[i][j]
-			if in := f.rule.get(m.Values, "boot"); in != "" && m.Last >= newest && f.rule.get(m.Values, "host") == host &&
-				!w.Resolves && !f.rule.refutes(w.Name) && f.trusted(w, m, f.verdict.best.trust) {
-				boot, newest = in, m.Last
-			}
-		}
-	}
-	return boot
-}
-
-// saw reports whether w holds in the window of the verdict. What must come first may turn
-// out not to have.
-func (f *Fault) saw(w *Evidence) bool {
-	if w.depends() {
-		return f.holds(w, math.MinInt64, math.MaxInt64, f.verdict.best.trust)
-	}
-	return f.verdict.best.seen&(1<<w.index) != 0
-}
-
-func (f *Fault) severity() verdict.Severity {
+func (f report) severity() verdict.Severity {
 	s := verdict.Severity(f.rule.Severity.Expand(f.known()))
 	switch s {
 	case verdict.Info, verdict.Warning, verdict.Error, verdict.Critical:
@@ -257,22 +126,31 @@ func (f *Fault) severity() verdict.Severity {
 	}
 }
 
+// goesOn is how bad that is which f led to and which is not over, "" for nothing. What was refuted led to nothing,
+// and of what leaves the state nothing more is told.
+func (f *Fault) goesOn() verdict.Severity {
+	if v := f.verdict; f.dead || v.resolved == 0 || v.withdrawn {
+		return ""
+	}
+	return f.verdict.node.GoesOn()
+}
+
 // blast returns the ranks hit by f and by all it explains. Rank 7 of another job is another one: where
 // the verdict names a job, they are of it.
-func (f *Fault) blast() []int {
+func (f report) blast() []int {
 	var job incident.Job
 	if slices.Contains(f.rule.Culprit, "job") {
 		job.ID, _ = f.value("job")
 		job.Domain, _ = f.value("job_domain")
 	}
-	ranks := slices.Clone(f.RanksOf(job))
+	ranks := slices.Clone(witness(f).RanksOf(job))
 	f.verdict.node.Explained(func(v incident.Verdict) { ranks = append(ranks, v.RanksOf(job)...) })
 	slices.Sort(ranks)
 	return slices.Compact(ranks)
 }
 
 // evidence lists what was seen, in order of time.
-func (f *Fault) evidence() []verdict.Evidence {
+func (f report) evidence() []verdict.Evidence {
 	var list []verdict.Evidence
 	for _, w := range f.rule.Watches {
 		if marks := f.told(w); len(marks) > 0 && f.shown(w) {
@@ -291,7 +169,7 @@ func (f *Fault) evidence() []verdict.Evidence {
 // shown reports whether the marks of w are evidence: they need not hold, but
 // what asks for more marks than there are, or for another kind before them, is
 // none yet.
-func (f *Fault) shown(w *Evidence) bool {
+func (f report) shown(w *Evidence) bool {
 	switch {
 	case w.Shows.Text == "":
 		return false
@@ -308,7 +186,7 @@ func (f *Fault) shown(w *Evidence) bool {
 
 // told returns the marks of w that are trusted as much as what they speak for or against.
 // Where none is, evidence tells of the others: a detail, which says of itself that it is.
-func (f *Fault) told(w *Evidence) []Mark {
+func (f report) told(w *Evidence) []Mark {
 	least, decides := f.verdict.best.trust, w.Resolves || f.rule.refutes(w.Name)
 	if decides {
 		least = f.verdict.best.stands
@@ -341,7 +219,7 @@ const likeThese = "others like these"
 
 // allEvidence is what marks of w show: a line for each thing that they tell of, so that a count is
 // of what its line says. What is beyond mostKinds, or left because of the cap, is counted by itself.
-func (f *Fault) allEvidence(w *Evidence, marks []Mark) []verdict.Evidence {
+func (f report) allEvidence(w *Evidence, marks []Mark) []verdict.Evidence {
 	kinds := f.kinds(w, marks)
 	if len(kinds) == 1 {
 		if one := f.oneEvidence(w, marks, f.folded[w.index]); one.Shows != "" || !w.Newest { // how it is now may be nothing to tell
@@ -370,7 +248,7 @@ func (f *Fault) allEvidence(w *Evidence, marks []Mark) []verdict.Evidence {
 
 // kinds are the marks by what w shows of them, in order of time. What sums them up, or says how long
 // something lasts, tells none apart.
-func (f *Fault) kinds(w *Evidence, marks []Mark) [][]Mark {
+func (f report) kinds(w *Evidence, marks []Mark) [][]Mark {
 	all := [][]Mark{marks}
 	if len(marks) == 1 {
 		return all
@@ -397,7 +275,7 @@ func (f *Fault) kinds(w *Evidence, marks []Mark) [][]Mark {
 	return all
 }
 
-func (f *Fault) oneEvidence(w *Evidence, marks []Mark, folded float64) verdict.Evidence {
+func (f report) oneEvidence(w *Evidence, marks []Mark, folded float64) verdict.Evidence {
 	first, total := marks[0], folded
 	last, began, trust := first.Last, first.since(), first.Trust
 	for i := range marks {
@@ -405,7 +283,7 @@ func (f *Fault) oneEvidence(w *Evidence, marks []Mark, folded float64) verdict.E
 		last, began, trust = max(last, marks[i].Last), min(began, marks[i].since()), min(trust, f.trust(w, &marks[i]))
 	}
 	if w.countsRanks() { // a rank that is seen twice is one
-		total = min(total, float64(max(1, len(f.Ranks()))))
+		total = min(total, float64(max(1, len(witness(f).Ranks()))))
 	}
 	one := verdict.Evidence{Name: w.Name, Time: moment(first.Time), Count: toCount(total), Source: first.Source, Trust: trust, Late: first.Late}
 	if last > first.Time {
@@ -430,7 +308,7 @@ func (f *Fault) oneEvidence(w *Evidence, marks []Mark, folded float64) verdict.E
 }
 
 // notObserved says what would have made the verdict surer, or another.
-func (f *Fault) notObserved(missing []verdict.Missing) []string {
+func (f report) notObserved(missing []verdict.Missing) []string {
 	var list []string
 	for _, m := range missing {
 		list = append(list, m.Text)
@@ -446,7 +324,7 @@ func (f *Fault) notObserved(missing []verdict.Missing) []string {
 
 // missing is the evidence that would have made the verdict surer. What is shown is missing only
 // where the confidence asks for more of it, or for more trust: it may be a detail that is trusted less.
-func (f *Fault) missing(shown []verdict.Evidence) []verdict.Missing {
+func (f report) missing(shown []verdict.Evidence) []verdict.Missing {
 	var list []verdict.Missing
 	for _, w := range f.rule.Watches {
 		detail := func(e verdict.Evidence) bool { return e.Name == w.Name && !w.decides }

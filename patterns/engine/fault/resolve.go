@@ -22,8 +22,7 @@ func (f *Fault) settle() {
 	case v != nil && v.withdrawn && against == nil && v.best.confidence != "":
 		v.withdrawn, v.resolved, v.closing = false, 0, nil
 		f.set.open.Touch(f.element, f.worth())
-		f.Changed()
-		f.Connect()
+		f.reopened()
 	}
 	if v == nil {
 		f.clearWaiting()
@@ -33,12 +32,18 @@ func (f *Fault) settle() {
 	switch {
 	case cleared == nil && v.resolved != 0 && !v.withdrawn && v.closing == nil: // only a weaker word had cleared it
 		v.resolved = 0
-		f.Changed()
-		f.Connect()
+		f.reopened()
 	case cleared == nil:
 	case v.resolved == 0 && f.onset(v.best.trust) <= cleared.m.Time:
 		f.clearAt(*cleared)
 	}
+}
+
+// reopened lets all learn that f is open again.
+func (f *Fault) reopened() {
+	f.Changed()
+	f.Connect()
+	f.verdict.node.Turned()
 }
 
 // clearWaiting forgets the marks that were cleared before there was a verdict, each by
@@ -256,17 +261,4 @@ func closed(name string, at int64, shows string) *verdict.Evidence {
 // a reboot.
 func (r *Rule) clears() bool {
 	return slices.ContainsFunc(r.Resolves, func(e rule.Evidence) bool { return !e.Reboot })
-}
-
-// CauseCleared resolves a symptom because its cause, which is trusted as much, was
-// resolved. What nobody was told yet is told as open first.
-func (f *Fault) CauseCleared(cause incident.Verdict) {
-	if f.verdict.resolved != 0 || f.rule.clears() || f.rule.Terminal || cause.Withdrawn() || cause.Trust() < f.verdict.best.stands {
-		return
-	}
-	if f.verdict.revision == 0 {
-		f.set.emit(f)
-	}
-	at := max(cause.Resolved(), f.verdict.onset)
-	f.resolve(at, closed("cause_cleared", at, "its cause ("+cause.Pattern()+") has cleared"))
 }

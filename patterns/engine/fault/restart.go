@@ -1,7 +1,6 @@
 package fault
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -14,34 +13,6 @@ func (r *Rule) runOf(values []string) string {
 		return ""
 	}
 	return r.get(values, "run")
-}
-
-// Run is the start of its job that a fault is of, "" when it is of none or not known.
-func (f *Fault) Run() string { return f.run }
-
-// Runs are the starts of jobs that its evidence is about; all is false where some of it names
-// a job and no start.
-func (f *Fault) Runs() (runs []string, all bool) {
-	all = true
-	for _, m := range f.lending {
-		switch run := cmp.Or(m.Run, f.rule.get(m.Values, "run")); {
-		case run == "":
-			all = all && f.rule.get(m.Values, "job") == ""
-		case !slices.Contains(runs, run):
-			runs = append(runs, run)
-		}
-	}
-	return runs, all
-}
-
-// Together is as the verdicts of package incident have it.
-func (f *Fault) Together(one, other string) int64 {
-	for _, m := range f.lending {
-		if job := f.rule.get(m.Values, "job"); job != "" {
-			return f.set.together(job, f.domain, one, other, f.stands())
-		}
-	}
-	return 0
 }
 
 // Restart says that a job was started again.

@@ -81,7 +81,7 @@ func (f *Fault) restoreVerdict(v *savedVerdict) {
 	}
 	c.since = f.since(c.best.trust)
 	f.verdict = c
-	c.node = incident.NewNode(f)
+	c.node = incident.NewNode(witness{f})
 	f.shelve()
 	if v.Changed {
 		f.Changed()

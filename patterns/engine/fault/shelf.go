@@ -45,3 +45,6 @@ func (f *Fault) worth() fairlru.Worth {
 	}
 	return fairlru.Some
 }
+
+// Owner is whose room it takes.
+func (f *Fault) Owner() []string { return timeline.Path(f.shelf(), f.owner) }

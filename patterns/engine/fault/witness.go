@@ -1,49 +1,46 @@
 package fault
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
 	"github.com/tracecoreai/tracecore/patterns/engine/incident"
-	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
-// What an incident asks of the verdict of a fault (incident.Verdict); trail.go has
-// what its marks answer.
+// witness is a fault that has a verdict, as incidents ask it (incident.Verdict).
+type witness struct{ *Fault }
 
 // ID of the verdict.
-func (f *Fault) ID() string { return f.verdict.id }
+func (f witness) ID() string { return f.verdict.id }
 
 // Pattern is the name of the rule.
-func (f *Fault) Pattern() string { return f.rule.Name }
+func (f witness) Pattern() string { return f.rule.Name }
 
 // PatternID is the id of the rule.
-func (f *Fault) PatternID() int { return f.rule.ID }
+func (f witness) PatternID() int { return f.rule.ID }
 
 // Onset is when the fault was first seen, as it was first given out.
-func (f *Fault) Onset() int64 { return f.verdict.onset }
+func (f witness) Onset() int64 { return f.verdict.onset }
 
 // Began is when what was seen began.
-func (f *Fault) Began() int64 { return f.verdict.since }
+func (f witness) Began() int64 { return f.verdict.since }
 
 // Resolved is when the fault cleared, 0 while it is open.
-func (f *Fault) Resolved() int64 { return f.verdict.resolved }
+func (f witness) Resolved() int64 { return f.verdict.resolved }
 
 // Withdrawn reports whether evidence refuted the verdict.
-func (f *Fault) Withdrawn() bool { return f.verdict.withdrawn }
+func (f witness) Withdrawn() bool { return f.verdict.withdrawn }
 
-// Expired reports whether it is kept only for effects that show later.
-func (f *Fault) Expired() bool { return f.past }
-
-// Owner is whose room it takes.
-func (f *Fault) Owner() []string { return timeline.Path(f.shelf(), f.owner) }
+// Expired reports whether it is kept only for effects that show later, or leaves.
+func (f witness) Expired() bool { return f.past || f.dead }
 
 // Trust is the weakest trust of what its confidence rests on.
-func (f *Fault) Trust() verdict.Trust { return f.verdict.best.trust }
+func (f witness) Trust() verdict.Trust { return f.verdict.best.trust }
 
 // Parties says whose fault it is, by the marks that name it.
-func (f *Fault) Parties() incident.Parties {
+func (f witness) Parties() incident.Parties {
 	var o incident.Parties
 	for _, m := range f.lending {
 		o.Add(f.rule.process(m.Values))
@@ -53,8 +50,8 @@ func (f *Fault) Parties() incident.Parties {
 
 // Accuses returns whose fault it is by the evidence until then that says so. A verdict is sure of it
 // when it is full; a death is sure of who died.
-func (f *Fault) Accuses(until int64) (c incident.Culprits, sure bool) {
-	if f.verdict.best.confidence != verdict.Full && !f.rule.Terminal {
+func (f witness) Accuses(until int64) (c incident.Culprits, sure bool) {
+	if !f.Sure() {
 		return c, false
 	}
 	for i, w := range f.rule.Watches {
@@ -71,12 +68,18 @@ func (f *Fault) Accuses(until int64) (c incident.Culprits, sure bool) {
 	return c, sure
 }
 
+// Sure reports whether it is full, or tells of a death.
+func (f witness) Sure() bool { return f.Full() || f.rule.Terminal }
+
+// Severity is how bad it is.
+func (f witness) Severity() verdict.Severity { return report(f).severity() }
+
 // Full reports whether its confidence is full.
-func (f *Fault) Full() bool { return f.verdict.best.confidence == verdict.Full }
+func (f witness) Full() bool { return f.verdict.best.confidence == verdict.Full }
 
 // Names returns whom the evidence until then names. Where a rule says which ranks its evidence
 // accuses, the others that it hits are those that wait.
-func (f *Fault) Names(until int64) incident.Culprits {
+func (f witness) Names(until int64) incident.Culprits {
 	var c incident.Culprits
 	fields := f.accusing()
 	if fields == nil && until == math.MaxInt64 {
@@ -96,7 +99,7 @@ func (f *Fault) Names(until int64) incident.Culprits {
 
 // accusing are the fields of the ranks that evidence accuses which was seen; where none was, those
 // of all evidence that would.
-func (f *Fault) accusing() (seen []int) {
+func (f witness) accusing() (seen []int) {
 	var all []int
 	for _, w := range f.rule.Watches {
 		if all = append(all, w.accuses...); len(w.accuses) > 0 && f.saw(w) {
@@ -120,16 +123,14 @@ func (r *Rule) accuse(c *incident.Culprits, ranks []int, m *Mark) {
 	}
 }
 
-// Saw reports whether that evidence held in what was seen. That a fault began in its own job is
-// said of the thing that it names.
-func (f *Fault) Saw(evidence int) bool {
-	w := f.rule.Watches[evidence]
-	return f.holds(w, math.MinInt64, math.MaxInt64, f.verdict.best.trust) && (!slices.Contains(f.rule.Itself, w.Name) || f.ofLead(w))
+// Saw reports whether that evidence held in what was seen.
+func (f witness) Saw(evidence int) bool {
+	return f.everSaw(f.rule.Watches[evidence])
 }
 
 // SeenBetween reports whether one of these pieces of evidence, or of all where there are none,
 // was seen between two moments.
-func (f *Fault) SeenBetween(evidence []int, from, to int64) bool {
+func (f witness) SeenBetween(evidence []int, from, to int64) bool {
 	for w, m := range f.lending {
 		if (len(evidence) == 0 || slices.Contains(evidence, w.index)) && m.Time <= to && m.Last >= from {
 			return true
@@ -139,7 +140,7 @@ func (f *Fault) SeenBetween(evidence []int, from, to int64) bool {
 }
 
 // Ranks returns the ranks on its marks.
-func (f *Fault) Ranks() []int {
+func (f witness) Ranks() []int {
 	ranks := f.ranksOf(f.verdict.best.trust)
 	for w, m := range f.lending {
 		if w.conditional() {
@@ -150,7 +151,7 @@ func (f *Fault) Ranks() []int {
 }
 
 // RanksOf returns the ranks on its marks that can be of job, all where none is named.
-func (f *Fault) RanksOf(job incident.Job) (ranks []int) {
+func (f witness) RanksOf(job incident.Job) (ranks []int) {
 	mixed := false
 	for _, m := range f.lending {
 		if of := f.rule.process(m.Values).Job; job.ID != "" && of.ID != "" && !of.Is(job) {
@@ -167,7 +168,7 @@ func (f *Fault) RanksOf(job incident.Job) (ranks []int) {
 
 // RanksUntil returns the ranks of the marks until then; all is false when marks
 // have left because of the cap.
-func (f *Fault) RanksUntil(until int64) (ranks []int, all bool) {
+func (f witness) RanksUntil(until int64) (ranks []int, all bool) {
 	for _, m := range f.lending {
 		if m.Time <= until {
 			ranks = union(ranks, f.rule.ranksOf(m))
@@ -177,7 +178,7 @@ func (f *Fault) RanksUntil(until int64) (ranks []int, all bool) {
 }
 
 // Lists reports whether a mark has one of the ranks in one of these fields.
-func (f *Fault) Lists(fields, ranks []int) bool {
+func (f witness) Lists(fields, ranks []int) bool {
 	for _, m := range f.lending {
 		if slices.ContainsFunc(fields, func(field int) bool { return meet(m.Lists[field], ranks) }) {
 			return true
@@ -186,54 +187,9 @@ func (f *Fault) Lists(fields, ranks []int) bool {
 	return false
 }
 
-// Connect enters f in the graph of incidents by the values on the marks that name it.
-func (f *Fault) Connect() {
-	if f.verdict.node.Entered() {
-		f.connect(f.set.graph.MeetAgain)
-	} else {
-		f.connect(f.set.graph.Meet)
-	}
-}
-
-func (f *Fault) connect(enter enter) {
-	f.verdict.bore = f.bearing()
-	for _, m := range f.lending {
-		f.enter(m, enter)
-	}
-}
-
-// meet enters a mark that came after the verdict. The cap may have it left already.
-func (f *Fault) meet(w *Evidence, m *Mark) {
-	if f.bears(w) && f.lends(w, m) {
-		f.enter(m, f.set.graph.MeetAgain)
-	}
-}
-
-// enter is how the graph takes a verdict under the values that one side of a link shares.
-type enter func(*incident.Node, *incident.Link, string, incident.Role)
-
-// enter does so by the values of m, where no mark before it named the same.
-func (f *Fault) enter(m *Mark, enter enter) {
-	node := f.verdict.node
-	if node.Named(f.rule.name(m)) {
-		return
-	}
-	f.rule.places(m, func(l *incident.Link, values string, role incident.Role) { enter(node, l, values, role) })
-}
-
-// places visits where m has a fault in the graph.
-func (r *Rule) places(m *Mark, visit func(*incident.Link, string, incident.Role)) {
-	for _, x := range r.causes {
-		x.meets(m, func(values string) { visit(x.link, values, incident.Cause) })
-	}
-	for _, x := range r.effects {
-		x.meets(m, func(values string) { visit(x.link, values, incident.Effect) })
-	}
-}
-
 // Places visits where its marks have it in the graph, whether they count or not, and returns true where the
 // cap took some.
-func (f *Fault) Places(visit func(*incident.Link, string, incident.Role)) (short bool) {
+func (f witness) Places(visit func(*incident.Link, string, incident.Role)) (short bool) {
 	if !f.short() {
 		return false
 	}
@@ -245,7 +201,46 @@ func (f *Fault) Places(visit func(*incident.Link, string, incident.Role)) (short
 	return true
 }
 
-// short reports whether the cap took marks of f.
-func (f *Fault) short() bool {
-	return slices.ContainsFunc(f.folded, func(count float64) bool { return count != 0 })
+// Domain is that of its job, "" when none of its marks says one.
+func (f witness) Domain() string { return f.domain }
+
+// Run is the start of its job that a fault is of, "" when it is of none or not known.
+func (f witness) Run() string { return f.run }
+
+// Runs are the starts of jobs that its evidence is about; all is false where some of it names
+// a job and no start.
+func (f witness) Runs() (runs []string, all bool) {
+	all = true
+	for _, m := range f.lending {
+		switch run := cmp.Or(m.Run, f.rule.get(m.Values, "run")); {
+		case run == "":
+			all = all && f.rule.get(m.Values, "job") == ""
+		case !slices.Contains(runs, run):
+			runs = append(runs, run)
+		}
+	}
+	return runs, all
+}
+
+// Together is as the verdicts of package incident have it.
+func (f witness) Together(one, other string) int64 {
+	for _, m := range f.lending {
+		if job := f.rule.get(m.Values, "job"); job != "" {
+			return f.set.together(job, f.domain, one, other, f.stands())
+		}
+	}
+	return 0
+}
+
+// CauseCleared resolves a symptom because its cause, which is trusted as much, was
+// resolved. What nobody was told yet is told as open first.
+func (f witness) CauseCleared(cause incident.Verdict) {
+	if f.verdict.resolved != 0 || f.rule.clears() || f.rule.Terminal || cause.Withdrawn() || cause.Trust() < f.verdict.best.stands {
+		return
+	}
+	if f.verdict.revision == 0 {
+		f.set.emit(f.Fault)
+	}
+	at := max(cause.Resolved(), f.verdict.onset)
+	f.resolve(at, closed("cause_cleared", at, "its cause ("+cause.Pattern()+") has cleared"))
 }

@@ -1,33 +1,8 @@
 package fault
 
 import (
-	"cmp"
 	"slices"
 )
-
-// naming yields the marks that name things, the leading one first: the worst, where the rule
-// says what is worse. What is told later of one fault may be worse than how it began.
-func (f *Fault) naming(yield func(*Evidence, *Mark) bool) {
-	if f.rule.Worst.By == "" {
-		f.inOrder(yield)
-		return
-	}
-	type named struct {
-		w  *Evidence
-		m  *Mark
-		at int
-	}
-	var marks []named
-	for w, m := range f.inOrder {
-		marks = append(marks, named{w, m, f.rule.place(w, m)})
-	}
-	slices.SortStableFunc(marks, func(a, b named) int { return cmp.Compare(a.at, b.at) })
-	for _, one := range marks {
-		if !yield(one.w, one.m) {
-			return
-		}
-	}
-}
 
 // place is where m stands among what is worse or better, from 0 for the worst. What shows
 // something only together with more like it comes last.

@@ -18,6 +18,7 @@ func (g *Graph) explain(cause, effect *Node, l *Link) {
 		if cause.parent != effect || !earlier(cause.verdict, effect.verdict) {
 			return
 		}
+		cause.Turned()
 		cause.detach()
 		cause.root = cause.verdict.ID()
 		cause.verdict.Changed()

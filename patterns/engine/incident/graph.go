@@ -192,6 +192,7 @@ func (g *Graph) Ended(n *Node) {
 			continue
 		}
 		child.Grew()
+		child.Turned()
 		child.detach()
 		child.root = child.verdict.ID()
 		child.verdict.Changed()
@@ -199,6 +200,7 @@ func (g *Graph) Ended(n *Node) {
 		g.meetAnew(child)
 	}
 	n.resolved()
+	n.Turned()
 }
 
 // Reconsider looks anew for what n explains and what explains it, by the evidence that is left alone.
@@ -211,6 +213,7 @@ func (g *Graph) reconsider(n *Node, past []end) {
 	children := slices.Clone(n.children)
 	alone := n.parent == nil // its cause, if it had one, has left the state and keeps it
 	n.Grew()
+	n.Turned()
 	g.Leave(n)
 	for _, one := range append(children, n) {
 		if one != n || !alone {

@@ -23,6 +23,8 @@ type Verdict interface {
 	Owner() []string // whose room it takes
 	Trust() verdict.Trust
 	Full() bool // its confidence is full
+	Sure() bool // it is full, or tells of a death, which is one however sure its cause
+	Severity() verdict.Severity
 	Parties() Parties
 	// Accuses says whose fault it is, where it is sure, and Names whom its evidence names, sure
 	// or not: by what it tells of until a moment.
@@ -158,6 +160,28 @@ func (n *Node) Explained(visit func(Verdict)) {
 	}
 }
 
+// GoesOn is how bad the worst is that n explains, is sure, and is not over; "" where nothing is.
+func (n *Node) GoesOn() (worst verdict.Severity) {
+	n.Explained(func(v Verdict) {
+		if severity := v.Severity(); v.Resolved() == 0 && !v.Expired() && v.Sure() && severity.Compare(worst) > 0 {
+			worst = severity
+		}
+	})
+	return worst
+}
+
+// Over visits what explains n, directly or not, and is over: it says whether anything that it led to goes on.
+func (n *Node) Over(visit func(Verdict)) {
+	for above := n.parent; above != nil; above = above.parent {
+		if above.verdict.Resolved() != 0 {
+			visit(above.verdict)
+		}
+	}
+}
+
+// Turned is called when the verdict of n began, ended, or is open again.
+func (n *Node) Turned() { n.Over(Verdict.Changed) }
+
 // resolved lets what it explains learn that its verdict was resolved.
 func (n *Node) resolved() {
 	for _, child := range n.children {
@@ -208,11 +232,13 @@ func (n *Node) reroot() {
 // attach makes n a symptom of cause.
 func (n *Node) attach(cause *Node, via *Link) {
 	n.Grew()
+	n.Turned()
 	n.detach()
 	n.parent, n.via = cause, via
 	cause.children = append(cause.children, n)
 	n.reroot()
 	n.Grew()
+	n.Turned()
 }
 
 // detach takes n from what explains it.

@@ -1,6 +1,7 @@
 package incident
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -25,6 +26,7 @@ type told struct {
 	short     bool
 	expired   bool
 	trust     verdict.Trust
+	severity  verdict.Severity
 	parties   Parties
 	named     Culprits
 	accused   *Culprits // nil where it is not sure
@@ -53,6 +55,8 @@ func (t *told) Withdrawn() bool                       { return t.withdrawn }
 func (t *told) Expired() bool                         { return t.expired }
 func (t *told) Parties() Parties                      { return t.parties }
 func (t *told) Trust() verdict.Trust                  { return t.trust }
+func (t *told) Severity() verdict.Severity            { return cmp.Or(t.severity, verdict.Error) }
+func (t *told) Sure() bool                            { return !t.partial }
 func (t *told) Full() bool                            { return !t.partial }
 func (t *told) Ranks() []int                          { return t.ranks }
 func (t *told) RanksOf(Job) []int                     { return t.ranks }
@@ -552,4 +556,48 @@ func TestWhatTheCapTookNamesItStill(t *testing.T) {
 		b.Reconsider(effect.node)
 		require.True(t, effect.node.IsRoot())
 	}
+}
+
+// What pages is an incident: a cause that is over says how bad that is which it led to and that is not.
+func TestWhatACauseLedToGoesOn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(effect, below *told)
+		want   verdict.Severity
+	}{
+		"an effect is open":                 {func(*told, *told) {}, verdict.Critical},
+		"only what that led to is":          {func(effect, _ *told) { effect.resolved = 30 * second }, verdict.Critical},
+		"all are over":                      {func(effect, below *told) { effect.resolved, below.resolved = 30*second, 30*second }, ""},
+		"the worst is over":                 {func(_, below *told) { below.resolved = 30 * second }, verdict.Error},
+		"the worst is likely":               {func(_, below *told) { below.partial = true }, verdict.Error},
+		"the worst has not been heard of":   {func(_, below *told) { below.expired = true }, verdict.Error},
+		"what is likely alone goes on":      {func(effect, below *told) { effect.partial, below.partial = true, true }, ""},
+		"a likely effect led to a sure one": {func(effect, _ *told) { effect.partial = true }, verdict.Critical},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench()
+			cause, effect, below := b.verdict("cause", 0), b.verdict("effect", 10*second), b.verdict("below", 20*second)
+			below.severity = verdict.Critical
+			b.Meet(cause.node, b.link, "a", Cause)
+			b.Meet(effect.node, b.link, "a", Effect)
+			b.Meet(effect.node, b.link, "b", Cause)
+			b.Meet(below.node, b.link, "b", Effect)
+			tc.change(effect, below)
+			require.Equal(t, tc.want, cause.node.GoesOn())
+		})
+	}
+}
+
+// A cause that is open says so itself. One that is over changes with what it led to.
+func TestOnlyACauseThatIsOverHearsOfItsEffects(t *testing.T) {
+	b := newBench()
+	cause, effect := b.verdict("cause", 0), b.verdict("effect", 10*second)
+	b.Meet(cause.node, b.link, "a", Cause)
+	b.Meet(effect.node, b.link, "a", Effect)
+	cause.events = nil
+	effect.node.Turned()
+	require.Empty(t, cause.events)
+
+	cause.resolved = 20 * second
+	effect.node.Turned()
+	require.Equal(t, []string{"changed"}, cause.events)
 }

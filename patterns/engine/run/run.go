@@ -20,8 +20,6 @@ const (
 	// slack is how far two words about the start of one process may differ: wall clocks
 	// are slewed, and those of two machines are not one.
 	slack = int64(time.Second)
-	// clocks is how far the clock of a machine may have been ahead before a boot (engine.Options.MaxAhead).
-	clocks = 10 * slack
 	// spread is how far apart the ranks of one run start: process groups give up after
 	// 10 to 30 minutes (PyTorch, init_process_group).
 	spread = int64(30 * time.Minute)
@@ -279,7 +277,7 @@ func (b *Book) Rebooted(host, boot string, began int64) (left []Left) {
 func (r *Run) before(host, boot string, began int64) (ranks []int, ended bool) {
 	for _, rank := range slices.Sorted(maps.Keys(r.Ranks)) {
 		p := r.Ranks[rank]
-		if p.Host != host || p.Boot == boot && boot != "" || (p.Boot == "" || boot == "") && p.Start >= began-slack || p.Start > began+clocks {
+		if p.Host != host || p.Boot == boot && boot != "" || (p.Boot == "" || boot == "") && p.Start >= began-slack || p.Start > began+int64(timeline.MaxAhead) {
 			continue
 		}
 		switch replaced, gone := r.Gone[rank]; {

@@ -5,6 +5,10 @@ package timeline
 
 import "time"
 
+// MaxAhead is how far the clock of a machine may be ahead: by default of a record (Options), and of
+// a machine before its boot.
+const MaxAhead = 10 * time.Second
+
 // Options bound what a time line admits and holds.
 type Options struct {
 	Lateness time.Duration // how much older than the newest a record may be

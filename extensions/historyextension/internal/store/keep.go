@@ -304,9 +304,10 @@ func (b *batch) incidentOf(ctx context.Context, tx *sql.Tx, id string) (*history
 	if err != nil {
 		return nil, nil, err
 	}
+	status, ended := head.Incident()
 	i := &history.Incident{
-		ID: id, Role: head.Role, Status: head.Status, Severity: head.Severity, Confidence: head.Confidence, Trust: head.Trust,
-		Pattern: head.Pattern, Headline: head.Headline, Culprit: head.Culprit, Drill: head.Drill, Onset: head.Onset, Resolved: head.Resolved,
+		ID: id, Role: head.Role, Status: status, Severity: head.Severity, Confidence: head.Confidence, Trust: head.Trust,
+		Pattern: head.Pattern, Headline: head.Headline, Culprit: head.Culprit, Drill: head.Drill, Onset: head.Onset, Resolved: ended,
 	}
 	var updated int64
 	err = tx.QueryRowContext(ctx, "SELECT count(*), max(updated) FROM verdicts WHERE incident_id = ? AND latest = 1", id).Scan(&i.Verdicts, &updated)

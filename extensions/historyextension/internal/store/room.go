@@ -26,10 +26,11 @@ func ownerOf(head *verdict.Verdict) []string {
 
 // worthOf is how much an incident matters where one of the same owner has to go.
 func worthOf(head *verdict.Verdict) fairlru.Worth {
+	status, _ := head.Incident()
 	switch {
 	case head.Confidence == verdict.Partial || head.Severity == verdict.Info || head.Drill:
 		return fairlru.Little
-	case head.Status == verdict.Open:
+	case status == verdict.Open:
 		return fairlru.Much
 	}
 	return fairlru.Some

@@ -64,8 +64,8 @@ func (f *Followed) Note(v *verdict.Verdict, now time.Time) {
 	if i.due.After(now) { // one that waits does not lose its place by more news
 		i.due = now
 	}
-	switch {
-	case v.Status == verdict.Open:
+	switch status, _ := v.Incident(); {
+	case status == verdict.Open:
 		i.ends = time.Time{}
 	case v.Role == verdict.RootCause:
 		i.ends = now.Add(after)
