@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"time"
 
-	"github.com/tracecoreai/tracecore/bpf/internal/bootclock"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/internal/standin"
 	"github.com/tracecoreai/tracecore/bpf/internal/uprobe"
@@ -81,29 +79,9 @@ func (h *hooks) fire(confined func(size uint64) (survived bool, err error)) erro
 	return h.await(size + 1)
 }
 
-// await reads until the event of that size; others come from self-tests of other
-// processes of this program.
+// await reads until the event of that size.
 func (h *hooks) await(size uint64) error {
-	h.reader.SetDeadline(time.Now().Add(fireTimeout))
-	defer h.reader.SetDeadline(time.Time{})
-	for {
-		record, err := h.reader.Read()
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return ladder.ErrSilent
-		}
-		if err != nil {
-			return fmt.Errorf("read cudaoom: %w", err)
-		}
-		offset, err := bootclock.Offset()
-		if err != nil {
-			return fmt.Errorf("read cudaoom: %w", err)
-		}
-		var e Event
-		if err := decode(record.RawSample, offset, &e); err != nil {
-			return err
-		}
-		if e.SizeBytes == size && e.Function == MemAlloc && !e.Succeeded {
-			return nil
-		}
-	}
+	return uprobe.Await(h.reader, fireTimeout, decode, func(e *Event) (bool, error) {
+		return e.SizeBytes == size && e.Function == MemAlloc && !e.Succeeded, nil
+	})
 }

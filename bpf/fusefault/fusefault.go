@@ -121,7 +121,7 @@ func (p *Probe) attach() (probe.Report, error) {
 		last.Hint = lacks.Error()
 	}
 	p.hooks, p.code, p.answered = h, code, map[Device]uint64{}
-	return p.reportCopy(), nil
+	return p.report.Clone(), nil
 }
 
 // Stats returns the counters since Open: snapshots taken, requests and faults that
@@ -147,13 +147,7 @@ func (p *Probe) count() {
 func (p *Probe) Report() probe.Report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.reportCopy()
-}
-
-func (p *Probe) reportCopy() probe.Report {
-	report := p.report
-	report.Attempts = append([]probe.Attempt(nil), p.report.Attempts...)
-	return report
+	return p.report.Clone()
 }
 
 // Close detaches the probe; a Snapshot that is running ends first. Closing twice

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
-	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
@@ -59,7 +58,7 @@ func layoutIn(types *btf.Cache) (layout, error) {
 	if err == nil {
 		return layoutOf(module)
 	}
-	if strings.HasPrefix(kernelRelease(), "5.10.") {
+	if strings.HasPrefix(kerninfo.Release(), "5.10.") {
 		return linux510, nil
 	}
 	return layout{}, &ladder.Problem{
@@ -68,14 +67,6 @@ func layoutIn(types *btf.Cache) (layout, error) {
 		Hint:    "use a kernel built with CONFIG_DEBUG_INFO_BTF_MODULES, or one that has FUSE built in",
 		Err:     err,
 	}
-}
-
-func kernelRelease() string {
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		return "unknown"
-	}
-	return unix.ByteSliceToString(u.Release[:])
 }
 
 // layoutOf knows two shapes: a request that points to its mount, and (7.1 or 7.2) one

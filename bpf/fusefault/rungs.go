@@ -96,6 +96,8 @@ type hooks struct {
 	lacks      error         // what could not be had beside the rung itself
 }
 
+// openHooks loads the programs of one rung and attaches them: the iterators first, then the ends of
+// what is watched, then the beginnings.
 func openHooks(wanted []hook, opts Options, code kernelCode) (_ *hooks, err error) {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return nil, fmt.Errorf("raise the locked-memory limit: %w", err)
@@ -122,26 +124,10 @@ func openHooks(wanted []hook, opts Options, code kernelCode) (_ *hooks, err erro
 		return nil, fmt.Errorf("load fusefault: %w", err)
 	}
 	defer main.Close() // closes what h does not take over
-	if h.threads, err = link.AttachIter(link.IterOptions{Program: main.Programs[bpfProgThreads]}); err != nil {
-		return nil, fmt.Errorf("attach the iterator over threads: %w", err)
+	if err := h.attachIterators(main); err != nil {
+		return nil, err
 	}
-	if h.overlooked, err = link.AttachIter(link.IterOptions{Program: main.Programs[bpfProgOverlooked]}); err != nil {
-		return nil, fmt.Errorf("attach the search for waiting threads: %w", err)
-	}
-	for table, i := range [...][2]string{
-		{bpfProgAllRequests, bpfMapRequests}, {bpfProgAllFaults, bpfMapFaults}, {bpfProgAllMounts, bpfMapMounts},
-	} {
-		if h.entries[table], err = link.AttachIter(link.IterOptions{Program: main.Programs[i[0]], Map: main.Maps[i[1]]}); err != nil {
-			return nil, fmt.Errorf("attach the iterator over %s: %w", i[1], err)
-		}
-	}
-	for name, into := range map[string]**ebpf.Program{
-		bpfProgRequestLasts: &h.lasts, bpfProgSetClock: &h.clock,
-		bpfProgForgetRequest: &h.forgets.request, bpfProgForgetFault: &h.forgets.fault, bpfProgForgetMount: &h.forgets.mount,
-	} {
-		*into = main.Programs[name]
-		delete(main.Programs, name) // h closes it
-	}
+	h.takePrograms(main)
 	if err := h.setClock(); err != nil {
 		return nil, err
 	}
@@ -153,15 +139,52 @@ func openHooks(wanted []hook, opts Options, code kernelCode) (_ *hooks, err erro
 	for _, name := range copies {
 		wanted = append(wanted[:len(wanted):len(wanted)], hook{program: name})
 	}
-	for _, w := range wanted { // ends before beginnings
+	if err := h.attachAll(wanted, main); err != nil {
+		return nil, err
+	}
+	return h, main.Assign(&h.maps)
+}
+
+// attachIterators attaches what is read from user space.
+func (h *hooks) attachIterators(main *ebpf.Collection) (err error) {
+	if h.threads, err = link.AttachIter(link.IterOptions{Program: main.Programs[bpfProgThreads]}); err != nil {
+		return fmt.Errorf("attach the iterator over threads: %w", err)
+	}
+	if h.overlooked, err = link.AttachIter(link.IterOptions{Program: main.Programs[bpfProgOverlooked]}); err != nil {
+		return fmt.Errorf("attach the search for waiting threads: %w", err)
+	}
+	for table, i := range [...][2]string{
+		{bpfProgAllRequests, bpfMapRequests}, {bpfProgAllFaults, bpfMapFaults}, {bpfProgAllMounts, bpfMapMounts},
+	} {
+		if h.entries[table], err = link.AttachIter(link.IterOptions{Program: main.Programs[i[0]], Map: main.Maps[i[1]]}); err != nil {
+			return fmt.Errorf("attach the iterator over %s: %w", i[1], err)
+		}
+	}
+	return nil
+}
+
+// takePrograms takes over the programs that user space runs itself.
+func (h *hooks) takePrograms(main *ebpf.Collection) {
+	for name, into := range map[string]**ebpf.Program{
+		bpfProgRequestLasts: &h.lasts, bpfProgSetClock: &h.clock,
+		bpfProgForgetRequest: &h.forgets.request, bpfProgForgetFault: &h.forgets.fault, bpfProgForgetMount: &h.forgets.mount,
+	} {
+		*into = main.Programs[name]
+		delete(main.Programs, name) // h closes it
+	}
+}
+
+// attachAll attaches hooks in their order, ends before beginnings, and takes over their programs.
+func (h *hooks) attachAll(wanted []hook, main *ebpf.Collection) error {
+	for _, w := range wanted {
 		attached, err := attach(w, main.Programs[w.program])
 		if err != nil {
-			return nil, fmt.Errorf("attach %s: %w", w.program, err)
+			return fmt.Errorf("attach %s: %w", w.program, err)
 		}
 		h.links, h.running[w.program] = append(h.links, attached), main.Programs[w.program]
 		delete(main.Programs, w.program) // h closes it
 	}
-	return h, main.Assign(&h.maps)
+	return nil
 }
 
 func load(l layout, opts Options, salt room.Salt, programs []string, shared map[string]*ebpf.Map) (_ *ebpf.Collection, copies []string, err error) {

@@ -2,11 +2,7 @@
 
 package fusefault
 
-import (
-	"fmt"
-
-	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
-)
+import "github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 
 // kernelCode is where the functions that tell a waiting thread's business lie in
 // this boot of this kernel. With nothing known of fault, stacks say nothing.
@@ -43,12 +39,7 @@ func (c *kernelCode) find(s kerninfo.Symbol) *kerninfo.Code {
 
 // loadKernelCode asks the kernel. With kernel.kptr_restrict=2 or without
 // CAP_SYSLOG nothing is found.
-func loadKernelCode() (kernelCode, error) {
-	var code kernelCode
-	symbols, err := kerninfo.Symbols()
-	if err != nil {
-		return code, fmt.Errorf("look up kernel functions: %w", err)
-	}
-	kerninfo.FindCode(symbols, code.find)
-	return code, nil
+func loadKernelCode() (code kernelCode, err error) {
+	err = kerninfo.LoadCode(code.find)
+	return code, err
 }

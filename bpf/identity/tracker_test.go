@@ -394,7 +394,7 @@ func TestAFloodOfStartsHidesNoRankOfAnother(t *testing.T) {
 			go tracker.exits.run()
 			go tracker.run()
 			t.Cleanup(func() { require.NoError(t, tracker.Close()) })
-			require.Eventually(t, func() bool { return tracker.knows(rank.pid()) }, time.Minute, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return tracker.knows(rank.pid()) }, hosttest.Patience, 10*time.Millisecond)
 		})
 	}
 }

@@ -107,7 +107,7 @@ func (t *trial) fire(rung string, a *attached) (bool, error) {
 		if err := t.writeMarker(); err != nil {
 			t.limit = fmt.Sprintf("could not fire it: %v: make %s writable (kernel.printk_devkmsg must not be off)", err, t.device)
 			t.unproven = t.whyUnproven(true) // nothing shows the contrary
-			return false, storesTextAt(rung, kernelRelease())
+			return false, storesTextAt(rung, kerninfo.Release())
 		}
 		found, err := t.await(a)
 		if found || err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
@@ -24,7 +25,7 @@ import (
 func storesAtTracepoint(t *testing.T) bool {
 	t.Helper()
 	var major, minor int
-	_, err := fmt.Sscanf(kernelRelease(), "%d.%d", &major, &minor)
+	_, err := fmt.Sscanf(kerninfo.Release(), "%d.%d", &major, &minor)
 	require.NoError(t, err)
 	return major > 5 || major == 5 && minor >= 19
 }

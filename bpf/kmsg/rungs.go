@@ -13,7 +13,6 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 	"github.com/cilium/ebpf/rlimit"
-	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/bpf/internal/counter"
 	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
@@ -150,19 +149,11 @@ func (t *trial) requirements() error {
 	if errors.Is(err, ebpf.ErrNotSupported) {
 		return &ladder.Problem{
 			Outcome: probe.Unsupported,
-			Reason:  fmt.Sprintf("ring buffers need Linux 5.8, this is %s", kernelRelease()),
+			Reason:  fmt.Sprintf("ring buffers need Linux 5.8, this is %s", kerninfo.Release()),
 			Hint:    "use Linux 5.8 or newer",
 		}
 	}
 	return err
-}
-
-func kernelRelease() string {
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		return "unknown"
-	}
-	return unix.ByteSliceToString(u.Release[:])
 }
 
 // dropped is how many records the kernel side could not deliver: those that

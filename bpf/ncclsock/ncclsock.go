@@ -145,9 +145,7 @@ func (p *Probe) count() {
 func (p *Probe) Report() probe.Report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	report := p.report
-	report.Attempts = append([]probe.Attempt(nil), p.report.Attempts...)
-	return report
+	return p.report.Clone()
 }
 
 // Close detaches the probe, waits for a Snapshot under way and unblocks

@@ -122,9 +122,7 @@ func (p *Probe) dropped() uint64 {
 func (p *Probe) Report() probe.Report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	report := p.report
-	report.Attempts = append([]probe.Attempt(nil), p.report.Attempts...)
-	return report
+	return p.report.Clone()
 }
 
 // Close detaches the probe and unblocks Read. Closing twice is fine.

@@ -2,11 +2,7 @@
 
 package oomkill
 
-import (
-	"fmt"
-
-	"github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
-)
+import "github.com/tracecoreai/tracecore/bpf/internal/kerninfo"
 
 // kernelCode is where the functions that tell kinds of OOM kills apart lie in
 // this boot of this kernel. Nil Code was not found: nothing can be said.
@@ -17,14 +13,9 @@ type kernelCode struct {
 
 // loadKernelCode asks the kernel. With kernel.kptr_restrict=2 or without
 // CAP_SYSLOG nothing is found.
-func loadKernelCode() (kernelCode, error) {
-	var code kernelCode
-	symbols, err := kerninfo.Symbols()
-	if err != nil {
-		return code, fmt.Errorf("look up kernel functions: %w", err)
-	}
-	kerninfo.FindCode(symbols, code.find)
-	return code, nil
+func loadKernelCode() (code kernelCode, err error) {
+	err = kerninfo.LoadCode(code.find)
+	return code, err
 }
 
 // find returns where the pieces of a wanted function are kept.

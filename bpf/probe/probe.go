@@ -5,6 +5,7 @@ package probe
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -48,6 +49,12 @@ type Report struct {
 	Away Away `json:"-"`
 }
 
+// Clone is a copy that shares nothing with the report.
+func (r Report) Clone() Report {
+	r.Attempts = slices.Clone(r.Attempts)
+	return r
+}
+
 // Stats are the counters of one probe since it was opened.
 type Stats struct {
 	Events  uint64 // records read by user space
@@ -76,8 +83,8 @@ type Away struct {
 // Missed is how many records of that time nobody will read.
 func (a Away) Missed() uint64 { return a.Lost + a.Foreign }
 
-// Gap says what of that time is not known, and why; "" where all is. things are what the
-// probe tells of: "OOM kills".
+// Gap says which records of that time are not known, and why; "" where all are known. things
+// are what the probe tells of: "OOM kills".
 func (a Away) Gap(things string) string {
 	var why []string
 	if a.Lost > 0 {

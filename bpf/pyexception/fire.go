@@ -13,8 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tracecoreai/tracecore/bpf/internal/bootclock"
-	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/internal/standin"
 	"github.com/tracecoreai/tracecore/bpf/internal/uprobe"
 )
@@ -70,36 +68,18 @@ func (h *hooks) fire(l *bpfLayout) (err error) {
 	return h.await(said)
 }
 
-// await reads until the event with that message; others come from self-tests of other
-// processes of this program.
+// await reads until the event with that message.
 func (h *hooks) await(said string) error {
-	h.reader.SetDeadline(time.Now().Add(fireTimeout))
-	defer h.reader.SetDeadline(time.Time{})
-	for {
-		record, err := h.reader.Read()
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return ladder.ErrSilent
-		}
-		if err != nil {
-			return fmt.Errorf("read %s: %w", Name, err)
-		}
-		offset, err := bootclock.Offset()
-		if err != nil {
-			return fmt.Errorf("read %s: %w", Name, err)
-		}
-		var e Event
-		if err := decode(record.RawSample, offset, &e); err != nil {
-			return err
-		}
+	return uprobe.Await(h.reader, fireTimeout, decode, func(e *Event) (bool, error) {
 		x := e.Chain[0]
 		if x.Message != said {
-			continue
+			return false, nil
 		}
 		if x.Type != "SelfTest" || len(x.Frames) != 1 || x.Frames[0] != (Frame{File: "selftest.py", Line: 7, Function: "fire"}) {
-			return fmt.Errorf("the exception of the self-test was read as %+v", x)
+			return false, fmt.Errorf("the exception of the self-test was read as %+v", x)
 		}
-		return nil
-	}
+		return true, nil
+	})
 }
 
 // Bits of tp_flags (Include/object.h).

@@ -8,7 +8,6 @@ package taskstack
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
@@ -80,9 +79,7 @@ func (p *Probe) Stats() probe.Stats {
 func (p *Probe) Report() probe.Report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	report := p.report
-	report.Attempts = slices.Clone(p.report.Attempts)
-	return report
+	return p.report.Clone()
 }
 
 // Close closes the probe. Closing twice is fine.

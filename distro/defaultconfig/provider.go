@@ -1,8 +1,8 @@
 // Package defaultconfig holds the configuration that tracecore runs without
-// one, as a configuration provider: `tracecore:default` is the configuration,
-// ${tracecore:state-dir} the folder its state lives in, and
-// ${tracecore:host-name} the host.name of what the receivers report, for records
-// that are to join with theirs. So an operator can lay changes over the default:
+// one, as a configuration provider. `tracecore:default` is the configuration, and
+// ${tracecore:state-dir} the folder its state lives in. ${tracecore:host-name} is
+// the host.name that the receivers report, for records that have to join with
+// theirs. So an operator can lay changes over the default:
 // --config tracecore:default --config mine.yaml.
 package defaultconfig
 

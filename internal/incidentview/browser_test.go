@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 // opens is how long a page may take in a browser, from its address to the last pixel.
@@ -69,7 +71,7 @@ func (b *browser) serve(w http.ResponseWriter, r *http.Request) {
 	http.NotFound(w, r)
 }
 
-const patience = 2 * time.Minute
+const patience = hosttest.Patience
 
 func (b *browser) command(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "chromium", append([]string{

@@ -1,5 +1,5 @@
-// Package procmem reads the memory of other processes and never stops them, never faults
-// one of their pages in and never waits for them longer than its caller can bear.
+// Package procmem reads the memory of other processes. It never stops them, never faults one of
+// their pages in, and never waits for them longer than its caller can bear.
 package procmem
 
 import (

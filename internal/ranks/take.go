@@ -21,7 +21,7 @@ func (r *rank) exit(of *run.Sighting, at int64, a pcommon.Map) {
 	if of.PID > 0 && Outermost(a) != of.PID {
 		return
 	}
-	r.ended, r.how = at, ending(a)
+	r.ended, r.how = at, Ending(a)
 	r.stalls, r.blocks = nil, nil
 }
 
@@ -33,8 +33,9 @@ func Outermost(a pcommon.Map) int64 {
 	return cmp.Or(wrapper, pid)
 }
 
-// ending is how a process ended, "" for a success.
-func ending(a pcommon.Map) string {
+// Ending is how the process of a process.exit record ended: the name of a signal as SIGKILL, or
+// "exit code 3"; "" for a success.
+func Ending(a pcommon.Map) string {
 	if name := rule.Text(a, "process.exit.signal_name"); name != "" {
 		return name
 	}

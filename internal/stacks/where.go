@@ -9,12 +9,13 @@ import (
 	"strings"
 
 	"github.com/tracecoreai/tracecore/internal/pystack"
+	"github.com/tracecoreai/tracecore/internal/safetext"
 )
 
 // Bounds on the text of Where.
 const (
 	maxCallers = 3
-	maxWord    = 64 // bytes of a name
+	maxWord    = 64 // bytes of a name, with the mark where it is cut
 )
 
 // Own is the innermost frame of Python that is of no library: a line that the user of a
@@ -58,12 +59,7 @@ func (t *Thread) Where() string {
 	return text.String()
 }
 
-func word(name string) string {
-	if len(name) <= maxWord {
-		return name
-	}
-	return strings.ToValidUTF8(name[:maxWord], "") + "…"
-}
+func word(name string) string { return safetext.Clip(name, maxWord) }
 
 // Hash is the same for threads that are in the same place: in file, function and line of all
 // frames of Python (without the names of files that a compiler wrote), or else in the functions of compiled code, or else in those of the kernel.

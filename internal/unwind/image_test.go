@@ -128,6 +128,13 @@ func compareRows(t *testing.T, i *image, text []byte) int {
 	return len(rows)
 }
 
+// name asks for the function at one address.
+func (i *image) name(address, start uint64) (symbol, error) {
+	room := maxScan
+	err := i.ask([]question{{address, start}}, &room)
+	return i.known.names[lookup{i, address}], err
+}
+
 func TestRowsAreThoseOfReadelf(t *testing.T) {
 	for name, machine := range map[string]*arch{"amd64": amd64(), "arm64": arm64()} {
 		t.Run(name, func(t *testing.T) {

@@ -35,16 +35,9 @@ const (
 // question is an address whose function is asked for, and where its FDE says that it begins.
 type question struct{ address, start uint64 }
 
-// name is the function at an address: the symbol that begins there or that spans it. Of a
-// function that only the file itself knows nothing is said, rather than its neighbour's name.
-func (i *image) name(address, start uint64) (symbol, error) {
-	room := maxScan
-	err := i.ask([]question{{address, start}}, &room)
-	return i.known.names[lookup{i, address}], err
-}
-
 // ask finds the functions at addresses, in one walk over the symbols, and puts them where
-// lookups are kept. It takes the bytes that it reads from room.
+// lookups are kept: the symbol that begins there or that spans the address. A function that has
+// no symbol has no name, rather than its neighbour's. It takes the bytes that it reads from room.
 func (i *image) ask(all []question, room *int) error {
 	var unknown []question
 	for _, q := range all {

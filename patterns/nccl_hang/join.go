@@ -1,6 +1,12 @@
-// Package ncclhang puts the Flight Recorder dumps of the ranks of a job beside each
-// other, holds them against what the sockets of the ranks said at that moment, and
-// says which collective is incomplete and which ranks are why.
+// Package ncclhang says which collective of a job is incomplete, and which ranks are why. It puts
+// three things of the ranks of one start of a job beside each other:
+//
+//   - calls of NCCL: call_book.go keeps them, call_judge.go judges one communicator, call_round.go the
+//     whole run;
+//   - their stacks: stack.go, stack_judge.go;
+//   - Flight Recorder dumps: join.go.
+//
+// What their sockets and GPUs say at that moment confirms a finding or makes it unsure.
 package ncclhang
 
 import (

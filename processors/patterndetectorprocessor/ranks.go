@@ -3,7 +3,6 @@ package patterndetectorprocessor
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -84,23 +83,12 @@ func (d *detector) sighting(resource pcommon.Map, record plog.LogRecord) (histor
 		Began: time.Unix(0, s.Start).UTC(), At: time.Unix(0, int64(at)).UTC(), Ended: event == eventExit,
 	}
 	if seen.Ended {
-		seen.Failed = failure(a)
+		seen.Failed = ranks.Ending(a)
 	}
 	return seen, true
 }
 
-// failure is how a rank ended, "" for a success.
-func failure(a pcommon.Map) string {
-	if name := rule.Text(a, "process.exit.signal_name"); name != "" {
-		return name
-	}
-	if code, _ := rule.Integer(a, "process.exit.code"); code != 0 {
-		return fmt.Sprintf("exit code %d", code)
-	}
-	return ""
-}
-
-// noteSteps has the history note, now and then, how many steps the runs made. mu is held.
+// noteSteps queues for the history, now and then, how many steps the runs have made. mu is held.
 func (d *detector) noteSteps() {
 	k := &d.keeping
 	if now := d.clock.now(); k.ranks != nil && !now.Before(k.stepsAt) && len(k.seen) < mostSightings {

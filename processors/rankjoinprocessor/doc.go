@@ -1,5 +1,5 @@
-// Package rankjoinprocessor joins what the ranks of a job show, calls of NCCL, dumps of the
-// Flight Recorder and sockets that stall, and names the ranks that keep a collective from
+// Package rankjoinprocessor joins what the ranks of a job show: calls of NCCL, stacks, dumps of
+// the Flight Recorder and sockets that stall. It names the ranks that keep a collective from
 // finishing.
 package rankjoinprocessor
 

@@ -15,11 +15,11 @@ import (
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/receivers/gpureceiver/gputest"
 )
 
-// deadline is for what must happen; a machine under load is slow.
-const deadline = 60 * time.Second
+const deadline = hosttest.Patience
 
 // running is a receiver on a library, with what it emits.
 type running struct {

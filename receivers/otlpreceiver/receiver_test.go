@@ -372,7 +372,7 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 			defer conn.Close()
 			_, err = io.WriteString(conn, c.says)
 			require.NoError(t, err)
-			require.NoError(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
+			require.NoError(t, conn.SetReadDeadline(time.Now().Add(hosttest.Patience)))
 			_, err = io.Copy(io.Discard, conn)
 			require.False(t, os.IsTimeout(err), "the server closes it")
 		})
@@ -400,8 +400,8 @@ func TestConnectionsAreCapped(t *testing.T) {
 		_ = conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond)) // of an open connection
 		_, err = conn.Read(make([]byte, 1))
 		return !os.IsTimeout(err)
-	}, time.Minute, time.Millisecond)
-	require.Eventually(t, func() bool { return b.refused(t, connections) > 0 }, time.Minute, time.Millisecond)
+	}, hosttest.Patience, time.Millisecond)
+	require.Eventually(t, func() bool { return b.refused(t, connections) > 0 }, hosttest.Patience, time.Millisecond)
 	for _, conn := range held {
 		require.NoError(t, conn.Close())
 	}
@@ -411,7 +411,7 @@ func TestConnectionsAreCapped(t *testing.T) {
 			_ = resp.Body.Close()
 		}
 		return err == nil
-	}, time.Minute, time.Millisecond)
+	}, hosttest.Patience, time.Millisecond)
 }
 
 func TestAnIPv6HostIsOneSender(t *testing.T) {
@@ -446,5 +446,5 @@ func TestHalfMessagesOfGRPCAreBounded(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := plogotlp.NewGRPCClient(c).Export(t.Context(), plogotlp.NewExportRequestFromLogs(testdata.GenerateLogs(1)))
 		return err == nil
-	}, time.Minute, time.Millisecond)
+	}, hosttest.Patience, time.Millisecond)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/internal/procfs"
+	"github.com/tracecoreai/tracecore/internal/safetext"
 	"github.com/tracecoreai/tracecore/internal/stacks"
 	"github.com/tracecoreai/tracecore/receivers/internal/activity"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -43,7 +44,7 @@ func newConverter(builder *metadata.LogsBuilder, host record.Host, most int) *co
 	return &converter{builder, most}
 }
 
-// Bounds on texts of a record.
+// Bounds on texts of a record, in bytes, with the mark where one is cut.
 const (
 	maxFile     = 512
 	maxFunction = 256
@@ -76,7 +77,7 @@ func (c *converter) stack(s *standing, observed time.Time) plog.Logs {
 	a.ProcessStackStillNs(s.still.Nanoseconds())
 	a.ProcessStackState(state(main.State))
 	a.ProcessStackWaitClass(string(main.Wait.Class))
-	a.ProcessStackKernelFunction(cut(main.Wait.Function, maxFunction))
+	a.ProcessStackKernelFunction(safetext.Clip(main.Wait.Function, maxFunction))
 	a.ProcessStackKernelOwner(main.Wait.Owner)
 	a.ProcessRuntimeDescription(s.seen.Python)
 	a.ProcessStackMountPoint(s.mount.Point)
@@ -103,8 +104,8 @@ func (c *converter) stack(s *standing, observed time.Time) plog.Logs {
 		a.ProcessStackGilHolderWhere(holder.Where())
 	}
 	if own, ok := main.Own(); ok {
-		a.CodeFilePath(cut(own.File, maxFile))
-		a.CodeFunctionName(cut(own.Function, maxFunction))
+		a.CodeFilePath(safetext.Clip(own.File, maxFile))
+		a.CodeFunctionName(safetext.Clip(own.Function, maxFunction))
 		record.NotZero(a.CodeLineNumber, own.Line)
 	}
 	if s.frames {
@@ -122,15 +123,15 @@ func (c *converter) frames(a metadata.ProcessStack, main *stacks.Thread) {
 		frames := a.ProcessStackFrames()
 		for _, f := range main.Python[:min(len(main.Python), c.most)] {
 			one := metadata.FrameMapOn(record.On(frames.AppendEmpty().SetEmptyMap()))
-			one.CodeFilePath(cut(f.File, maxFile))
-			one.CodeFunctionName(cut(f.Function, maxFunction))
+			one.CodeFilePath(safetext.Clip(f.File, maxFile))
+			one.CodeFunctionName(safetext.Clip(f.Function, maxFunction))
 			record.NotZero(one.CodeLineNumber, f.Line)
 		}
 	}
 	if len(main.Native) > 0 {
 		native := a.ProcessStackNative()
 		for _, f := range main.Native[:min(len(main.Native), maxNative)] {
-			native.AppendEmpty().SetStr(utf8(strings.TrimSpace(cut(f.Symbol, maxFunction) + " in " + cut(f.Object, maxFile))))
+			native.AppendEmpty().SetStr(utf8(strings.TrimSpace(safetext.Clip(f.Symbol, maxFunction) + " in " + safetext.Clip(f.Object, maxFile))))
 		}
 	}
 }
@@ -186,7 +187,7 @@ func problems(seen *stacks.Process) []string {
 	var texts []string
 	for _, err := range append(append([]error(nil), seen.Errors...), seen.Threads[0].Errors...) {
 		if len(texts) < maxUnread {
-			texts = append(texts, utf8(cut(err.Error(), maxProblem)))
+			texts = append(texts, utf8(safetext.Clip(err.Error(), maxProblem)))
 		}
 	}
 	return texts
@@ -217,7 +218,7 @@ func describe(s *standing) string {
 func words(t *stacks.Thread) string {
 	text := string(t.Wait.Class)
 	if t.Wait.Function != "" {
-		text += ", in " + cut(t.Wait.Function, maxFunction) + " of the kernel"
+		text += ", in " + safetext.Clip(t.Wait.Function, maxFunction) + " of the kernel"
 	}
 	if t.Wait.Owner != "" {
 		text += " (" + t.Wait.Owner + ")"
@@ -243,13 +244,6 @@ func state(letter byte) string {
 		return ""
 	}
 	return string(rune(letter))
-}
-
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // utf8 is for texts that no builder checks.

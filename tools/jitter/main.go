@@ -1,7 +1,7 @@
-// jitter runs tests of the project while statements of its code wait now and then, up to 30 ms,
-// as goroutines do that a busy machine keeps waiting. A test that takes the first answer for
-// the whole, or that is faster than what it watches, fails within some seeds instead of one
-// time in a thousand.
+// jitter runs tests of the project while statements of its code wait now and then, up to 30 ms.
+// So do goroutines on a busy machine. A test that takes the first answer for the whole fails
+// within some seeds instead of one time in a thousand; so does one that is faster than what it
+// watches.
 //
 //	go -C tools run ./jitter -seeds 1,2,3 ./processors/...
 //

@@ -1,6 +1,6 @@
-// Command debfiles takes files out of a package of Debian's archive, at the mirror
-// that the machine's own apt uses and verified as apt does, and prints what it took
-// them from, in JSON:
+// Command debfiles takes files out of a package of Debian's archive. It uses the mirror
+// of the machine's own apt, and verifies as apt does. It prints in JSON what it took
+// them from:
 //
 //	debfiles -suites trixie,trixie-security -arch arm64 libc6 'usr/lib/*/libc.so.6'
 package main

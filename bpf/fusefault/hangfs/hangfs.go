@@ -2,7 +2,7 @@
 
 // Package hangfs is a FUSE file system that stops answering on command: the
 // stand-in for a storage daemon that delays, freezes, is stopped or dies. The
-// daemon is a child process, this program started again, so a main or a TestMain
+// daemon is a child process, this program started again. So a main or a TestMain
 // that uses hangfs begins with
 //
 //	if hangfs.IsChild() {
@@ -10,8 +10,8 @@
 //	}
 //
 // Nothing outlives its maker: the children die with it, and a Private mount goes
-// with its daemon's mount namespace. An empty folder that one who was killed left in
-// the temporary folder is removed by the next.
+// with its daemon's mount namespace. A process that is killed may leave an empty folder in
+// the temporary folder; the next one removes it.
 package hangfs
 
 import (

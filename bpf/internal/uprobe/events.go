@@ -5,13 +5,15 @@ package uprobe
 import (
 	"errors"
 	"fmt"
-	"slices"
+	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/tracecoreai/tracecore/bpf/internal/bootclock"
+	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/internal/room"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 )
@@ -98,10 +100,33 @@ func (v *Events[E]) dropped() uint64 {
 }
 
 // Report says which rung is in use.
-func (v *Events[E]) Report() probe.Report {
-	report := v.source.Report
-	report.Attempts = slices.Clone(report.Attempts)
-	return report
+func (v *Events[E]) Report() probe.Report { return v.source.Report.Clone() }
+
+// Await reads a ring until got takes a record, which a self-test has caused; others come from
+// self-tests of other processes of this program. It returns ladder.ErrSilent where none comes.
+func Await[E any](reader *ringbuf.Reader, patience time.Duration, decode func(raw []byte, clockOffset int64, e *E) error, got func(*E) (bool, error)) error {
+	reader.SetDeadline(time.Now().Add(patience))
+	defer reader.SetDeadline(time.Time{})
+	for {
+		record, err := reader.Read()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return ladder.ErrSilent
+		}
+		if err != nil {
+			return fmt.Errorf("read the event of the self-test: %w", err)
+		}
+		offset, err := bootclock.Offset()
+		if err != nil {
+			return fmt.Errorf("read the event of the self-test: %w", err)
+		}
+		var e E
+		if err := decode(record.RawSample, offset, &e); err != nil {
+			return err
+		}
+		if done, err := got(&e); done || err != nil {
+			return err
+		}
+	}
 }
 
 // WhileOpen calls read, which may use the maps, or returns probe.ErrClosed after Close.

@@ -105,9 +105,6 @@ func (i *Image) Function(name string) (Function, bool) {
 	return f, found
 }
 
-// Len is how many of the functions the file defines.
-func (i *Image) Len() int { return len(i.found) }
-
 // Code is the code of a function, at most so many bytes of it; none where the file ends
 // before.
 func (i *Image) Code(name string, most uint64) []byte {

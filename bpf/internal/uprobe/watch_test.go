@@ -70,7 +70,7 @@ func TestStuckProcessesDoNotHoldTheOthers(t *testing.T) {
 	writer, err := os.OpenFile(pipe, os.O_WRONLY, 0)
 	require.NoError(t, err)
 	require.NoError(t, writer.Close())
-	require.Eventually(t, func() bool { return w.proc.Left() == 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return w.proc.Left() == 0 }, hosttest.Patience, time.Millisecond)
 }
 
 // A user maps as many libraries as there is room for: those of others are attached all the

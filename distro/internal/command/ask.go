@@ -89,8 +89,8 @@ func (a *asking) print(cmd *cobra.Command, get func(context.Context) ([]byte, er
 func tableOf[T any](write func(io.Writer, *T) error) func(io.Writer, []byte) error {
 	return func(w io.Writer, text []byte) error {
 		var value T
-		if err := json.Unmarshal(text, &value); err != nil {
-			return fmt.Errorf("what answered %w: %w", errNotAnswered, err)
+		if err := decode(text, &value); err != nil {
+			return err
 		}
 		return write(w, &value)
 	}
@@ -260,6 +260,19 @@ func do(client *http.Client, request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
+// addressOf makes a URL of what was given.
+func addressOf(text string) (*url.URL, error) {
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, usage(fmt.Errorf("--address %.100q: give host:port, or a URL of http or https", text))
+	}
+	u.Path = strings.TrimSuffix(u.Path, "/")
+	return u, nil
+}
+
 // answerIn reads an answer, if it is one of ours and of that schema, or says why there is none.
 func answerIn(response *http.Response, schema string) ([]byte, error) {
 	defer response.Body.Close()
@@ -275,7 +288,7 @@ func answerIn(response *http.Response, schema string) ([]byte, error) {
 	case len(text) > mostAnswer:
 		return nil, fmt.Errorf("the answer is larger than %d bytes", mostAnswer)
 	case err != nil || !sameForm(answer.Schema, history.Schema) && !sameForm(answer.Schema, schema):
-		return nil, fmt.Errorf("what answered (HTTP %d) %w", response.StatusCode, errNotAnswered)
+		return nil, fmt.Errorf("HTTP %d: %w", response.StatusCode, errNotOurs)
 	case answer.Schema != schema && (answer.Schema != history.Schema || response.StatusCode == http.StatusOK):
 		return nil, fmt.Errorf("it speaks %s, this tracecore %s: use the same version", answer.Schema, schema)
 	case response.StatusCode == http.StatusNotFound:
@@ -284,6 +297,17 @@ func answerIn(response *http.Response, schema string) ([]byte, error) {
 		return nil, errors.New(answer.Error)
 	}
 	return text, nil
+}
+
+// errNotOurs is the answer of another program.
+var errNotOurs = errors.New("the answer is not one of tracecore")
+
+// decode reads an answer that answerIn has taken.
+func decode(text []byte, into any) error {
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("%w: %w", errNotOurs, err)
+	}
+	return nil
 }
 
 // sameForm reports whether two schemas differ in their version at most.
@@ -298,7 +322,7 @@ var errNotThere = errors.New("not found")
 
 // hintOf ends an error of the connection with what to do.
 func hintOf(err error, hint string) error {
-	for _, known := range []error{syscall.ECONNREFUSED, syscall.ENOENT, syscall.EACCES, errNotAnswered} {
+	for _, known := range []error{syscall.ECONNREFUSED, syscall.ENOENT, syscall.EACCES, errNotOurs} {
 		if errors.Is(err, known) {
 			return fmt.Errorf("%w; %s", err, hint)
 		}

@@ -8,12 +8,13 @@ import (
 	"github.com/tracecoreai/tracecore/distro/internal/attributes"
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/incidentview"
+	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
 // feeding is what feeds the patterns, and who would.
 type feeding struct {
 	known *attributes.Vocabulary
-	last  map[[2]string]*time.Time // by pattern and evidence
+	last  map[[2]string]*time.Time // when such records last came, by pattern and evidence
 	at    map[string]bool          // emitters: whether something came from each
 }
 
@@ -26,7 +27,9 @@ func newFeeding(feeds []history.Feed) (*feeding, error) {
 	}
 	f := &feeding{known: known, last: map[[2]string]*time.Time{}, at: map[string]bool{}}
 	for _, one := range feeds {
-		f.last[[2]string{one.Pattern, one.Evidence}] = one.Last
+		if one.Last != nil {
+			f.last[[2]string{one.Pattern, one.Evidence}] = one.Last
+		}
 		who := f.emitters(one.Reads)
 		for _, name := range who {
 			f.at[name] = f.at[name] || one.Last != nil && len(who) == 1
@@ -56,6 +59,17 @@ func (f *feeding) unfed(works ...string) []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// comes reports whether records of a piece of evidence came, or can come: an emitter that needs no
+// probe sends them, and works.
+func (f *feeding) comes(r *rule.Rule, e *rule.Evidence, works []string) bool {
+	if f.last[[2]string{r.Name, e.Name}] != nil {
+		return true
+	}
+	return slices.ContainsFunc(slices.Concat(r.Events(e), e.Metrics), func(source string) bool {
+		return f.known.Events[source].Feature == "" && slices.ContainsFunc(f.emitters([]string{source}), func(who string) bool { return slices.Contains(works, who) })
+	})
 }
 
 // feed says of a piece of evidence whether it could be seen, as incidentview asks.

@@ -232,18 +232,3 @@ func ask[T any](cmd *cobra.Command, a *asking, path string, query url.Values, ta
 func tell[T any](cmd *cobra.Command, a *asking, path string, body any, table func(io.Writer, *T) error) error {
 	return a.print(cmd, func(ctx context.Context) ([]byte, error) { return a.post(ctx, path, body) }, tableOf(table))
 }
-
-var errNotAnswered = errors.New("is no answer of tracecore")
-
-// addressOf makes a URL of what was given.
-func addressOf(text string) (*url.URL, error) {
-	if !strings.Contains(text, "://") {
-		text = "http://" + text
-	}
-	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, usage(fmt.Errorf("--address %.100q: give host:port, or a URL of http or https", text))
-	}
-	u.Path = strings.TrimSuffix(u.Path, "/")
-	return u, nil
-}

@@ -208,9 +208,9 @@ func TestWhatCannotBeAskedSaysWhatToDo(t *testing.T) {
 	}{
 		{"it closes the connection", []string{"incidents", "--address", closes.URL}, exitInternal, "too many ask there at once, or it has just ended: ask again"},
 		{"nobody listens", []string{"incidents", "--address", hosttest.FreeAddress(t)}, exitInternal, "does tracecore run here, with the extension history?"},
-		{"another program listens", []string{"incidents", "--address", other.URL}, exitInternal, "is no answer of tracecore; does tracecore run here"},
+		{"another program listens", []string{"incidents", "--address", other.URL}, exitInternal, "the answer is not one of tracecore; does tracecore run here"},
 		{"a newer one", []string{"incidents", "--address", newer.URL}, exitInternal, "it speaks tracecore.history/2"},
-		{"it sends us elsewhere", []string{"incidents", "--address", elsewhere.URL}, exitInternal, "(HTTP 302) is no answer of tracecore"},
+		{"it sends us elsewhere", []string{"incidents", "--address", elsewhere.URL}, exitInternal, "HTTP 302: the answer is not one of tracecore"},
 		{"no such format", []string{"incidents", "-o", "xml"}, exitUsage, "use table, json, yaml"},
 		{"no such time", []string{"incidents", "--since", "yesterday"}, exitUsage, `--since is "yesterday": give a duration`},
 		{"no such address", []string{"incidents", "--address", "ftp://x"}, exitUsage, "give host:port"},

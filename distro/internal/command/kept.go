@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -76,8 +75,8 @@ func (a *asking) list(ctx context.Context, what, is string) (list history.Incide
 	if err != nil {
 		return list, err
 	}
-	if err := json.Unmarshal(text, &list); err != nil {
-		return list, fmt.Errorf("what answered %w: %w", errNotAnswered, err)
+	if err := decode(text, &list); err != nil {
+		return list, err
 	}
 	return list, nil
 }
@@ -109,8 +108,8 @@ func (a *asking) runSide(ctx context.Context, id string) (side incidentview.Side
 		return side, fmt.Errorf("%s is no file here, so the history is asked for a run: %w", safetext.Line(id), err)
 	}
 	var one history.OneRun
-	if err := json.Unmarshal(text, &one); err != nil {
-		return side, fmt.Errorf("what answered %w: %w", errNotAnswered, err)
+	if err := decode(text, &one); err != nil {
+		return side, err
 	}
 	run := &one.Run
 	side.Name, side.First, side.Last = safetext.Line(run.Job+" "+run.ID), run.Began, run.Until()

@@ -3,7 +3,6 @@ package command
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -279,8 +278,8 @@ func conditional[T any](ctx context.Context, p *poller, path string, query url.V
 	if err != nil {
 		return false, err
 	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return false, fmt.Errorf("what answered %w: %w", errNotAnswered, err)
+	if err := decode(text, into); err != nil {
+		return false, err
 	}
 	if tag := response.Header.Get("ETag"); tag != "" {
 		p.tags[path] = tag

@@ -3,7 +3,6 @@ package command
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +19,6 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 
-	"github.com/tracecoreai/tracecore/distro/internal/attributes"
 	"github.com/tracecoreai/tracecore/distro/internal/backend"
 	"github.com/tracecoreai/tracecore/distro/internal/coverage"
 	"github.com/tracecoreai/tracecore/internal/heartbeat"
@@ -119,8 +117,8 @@ func (a *asking) status(ctx context.Context, metrics string, agents bool) (statu
 	if err != nil {
 		return report, err
 	}
-	if err := json.Unmarshal(text, &report.Status); err != nil {
-		return report, fmt.Errorf("what answered %w: %w", errNotAnswered, err)
+	if err := decode(text, &report.Status); err != nil {
+		return report, err
 	}
 	if agents {
 		if report.WorstAgents, err = a.agents(ctx); err != nil {
@@ -150,8 +148,7 @@ func (a *asking) status(ctx context.Context, metrics string, agents bool) (statu
 	return report, nil
 }
 
-// patterns says of each built-in pattern that runs here whether it is full. That of a site with
-// the name of a built-in one is not known: it reads something else.
+// patterns says of each built-in pattern that runs here whether it is full.
 func (r *statusReport) patterns(proven bool) ([]patternStatus, error) {
 	list := []patternStatus{}
 	if len(r.Probes) == 0 || r.Others() {
@@ -165,35 +162,34 @@ func (r *statusReport) patterns(proven bool) ([]patternStatus, error) {
 	if err != nil {
 		return nil, err
 	}
-	known, err := attributes.LoadVocabulary()
+	fed, err := newFeeding(r.Feeds)
 	if err != nil {
 		return nil, err
 	}
-	came, runs := map[[2]string]bool{}, map[string]map[string]bool{}
-	for _, f := range r.Feeds {
-		came[[2]string{f.Pattern, f.Evidence}] = came[[2]string{f.Pattern, f.Evidence}] || f.Last != nil
-		if runs[f.Pattern] == nil {
-			runs[f.Pattern] = map[string]bool{}
-		}
-		runs[f.Pattern][readsOf(f.Evidence, f.Reads)] = true
-	}
 	there := coverage.Delivered(r.Probes, proven)
 	for i := range rules {
-		one, own := &rules[i], map[string]bool{}
-		for _, e := range one.All() {
-			own[readsOf(e.Name, slices.Concat(one.Events(e), e.Metrics))] = true
+		if one := &rules[i]; r.runs(one) {
+			comes := func(e *rule.Evidence) bool { return fed.comes(one, e, r.Works) }
+			list = append(list, patternStatus{one.Name, sources.Running(one, there, comes)})
 		}
-		if !maps.Equal(own, runs[one.Name]) {
-			continue
-		}
-		list = append(list, patternStatus{one.Name, sources.Running(one, there, func(e *rule.Evidence) bool {
-			return came[[2]string{one.Name, e.Name}] || slices.ContainsFunc(slices.Concat(one.Events(e), e.Metrics), func(name string) bool {
-				return known.Events[name].Feature == "" && slices.ContainsFunc(slices.Concat(known.Events[name].Emitters, known.Metrics[name].Emitters), func(who string) bool { return slices.Contains(r.Works, who) })
-			})
-		})})
 	}
 	slices.SortFunc(list, func(a, b patternStatus) int { return cmp.Compare(a.Name, b.Name) })
 	return list, nil
+}
+
+// runs reports whether a built-in pattern runs here. A pattern of the site that has its name reads
+// something else.
+func (r *statusReport) runs(one *rule.Rule) bool {
+	own, fed := map[string]bool{}, map[string]bool{}
+	for _, e := range one.All() {
+		own[readsOf(e.Name, slices.Concat(one.Events(e), e.Metrics))] = true
+	}
+	for _, f := range r.Feeds {
+		if f.Pattern == one.Name {
+			fed[readsOf(f.Evidence, f.Reads)] = true
+		}
+	}
+	return maps.Equal(own, fed)
 }
 
 // readsOf is a piece of evidence with what it reads.
@@ -208,8 +204,8 @@ func (a *asking) agents(ctx context.Context) ([]heartbeat.Agent, error) {
 		return nil, err
 	}
 	var told history.Agents
-	if err := json.Unmarshal(text, &told); err != nil {
-		return nil, fmt.Errorf("what answered %w: %w", errNotAnswered, err)
+	if err := decode(text, &told); err != nil {
+		return nil, err
 	}
 	return told.Agents, nil
 }

@@ -173,7 +173,7 @@ func TestThePollerAsksForNews(t *testing.T) {
 
 	gone.Store(true)
 	picture, err := p.Look(t.Context(), top.Want{Rank: -1})
-	require.ErrorContains(t, err, "no answer of tracecore")
+	require.ErrorContains(t, err, "not one of tracecore")
 	require.NotEmpty(t, picture.Host)
 	gone.Store(false)
 	before := bytesTold.Load()

@@ -1,7 +1,7 @@
-// Package pipeline runs a whole collector inside this process, with every
-// component of the distribution, and hands what reaches the end of its log
-// pipelines to a function. Drills, benchmarks and the acceptance tests use it:
-// what they see went the way it goes in production.
+// Package pipeline runs a whole collector inside this process, with every component
+// of the distribution. It hands each batch that reaches the end of its log pipelines
+// to a function. Drills, benchmarks and the acceptance tests use it: what they see
+// went the way it goes in production.
 package pipeline
 
 import (

@@ -67,6 +67,3 @@ func (m *Memory) Put(id, says string) {
 	}
 	m.young[id] = says
 }
-
-// Len is how many are remembered.
-func (m *Memory) Len() int { return len(m.young) + len(m.old) }

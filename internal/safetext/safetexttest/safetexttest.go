@@ -28,15 +28,3 @@ func RequireSafe(t testing.TB, text string) {
 		}
 	}
 }
-
-// RequireSafeLines is RequireSafe for a text of several lines.
-func RequireSafeLines(t testing.TB, text string) {
-	t.Helper()
-	var line []rune
-	for _, r := range text {
-		if r != '\n' {
-			line = append(line, r)
-		}
-	}
-	RequireSafe(t, string(line))
-}

@@ -1,6 +1,6 @@
-// Package gputest makes NVIDIA GPUs for tests: the program tracecore-gpu as it is
-// shipped, built with cgo, and stand-ins for NVIDIA's libraries whose GPUs follow a
-// script (testdata/*.c), built against the true headers and loaded as the true
+// Package gputest makes NVIDIA GPUs for tests. It builds the program tracecore-gpu as it is
+// shipped, with cgo, and stand-ins for NVIDIA's libraries, whose GPUs follow a script
+// (testdata/*.c). The stand-ins are built against the true headers and loaded as the true
 // libraries are.
 package gputest
 

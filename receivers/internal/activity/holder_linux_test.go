@@ -140,7 +140,7 @@ func TestChildrenOfRealProcesses(t *testing.T) {
 					r.Inspect(&p, func(uint32) bool { return false })
 					in = p.Inside
 					return in != nil && is(in)
-				}, time.Minute, 20*time.Millisecond, what)
+				}, hosttest.Patience, 20*time.Millisecond, what)
 				return in.Holder
 			}
 			h := until("asleep", func(in *Inside) bool {

@@ -1,7 +1,7 @@
 // Package gpuask tells, within one process, why the GPUs should be looked at: memory of one was
-// refused just now, or a rank stands still. The receivers that see that tell it, and the one that
-// reads GPUs hears it: who held the memory is known only while the process that was refused still
-// lives, and what the GPU of a rank does is of interest only while the rank stands. They are
+// refused just now, or a rank stands still. The receivers that see that tell it, and the gpu
+// receiver hears it. Who held the memory is known only while the process that was refused still
+// lives. What the GPU of a rank does is of interest only while the rank stands. These receivers are
 // components of one collector that know nothing of each other, so the signal is one of the process.
 package gpuask
 

@@ -11,9 +11,9 @@
 //     Beyond that, the newest records of the owner that holds most are dropped
 //     (share.go): a flood costs others nothing, and the first records of a failure,
 //     which say what caused it, stay.
-//   - A consumer that refuses is asked again for up to ten seconds, then the batch is
-//     dropped and the next one is tried, so that one bad batch does not hold up all
-//     others. A permanent refusal is final at once.
+//   - A consumer that refuses is asked again for up to ten seconds. Then the batch is
+//     dropped and the next one is tried: one bad batch does not hold up all others.
+//     A permanent refusal is final at once.
 //   - Each dropped record is counted in the metric the receiver gives.
 //   - A receiver that stops offers each waiting batch once more.
 //

@@ -18,6 +18,8 @@ import (
 	"go.opentelemetry.io/collector/receiver/receivertest"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.uber.org/goleak"
+
+	"github.com/tracecoreai/tracecore/internal/hosttest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -220,7 +222,7 @@ func TestCloseOffersEachWaitingBatchOnce(t *testing.T) {
 	}
 	closed := make(chan error)
 	go func() { closed <- o.Close(context.Background()) }()
-	require.Eventually(t, func() bool { return !o.Open() }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return !o.Open() }, hosttest.Patience, time.Millisecond)
 	for _, answer := range []error{errors.New("queue is full"), nil, errors.New("queue is full")} {
 		next.answer <- answer
 	}
@@ -235,7 +237,7 @@ func TestConsumerThatHangsIsLeftBehindWithItsBatch(t *testing.T) {
 	for range 3 {
 		o.Put(logsOf(1))
 	}
-	require.Eventually(t, func() bool { o.mu.Lock(); defer o.mu.Unlock(); return len(o.waiting) == 2 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { o.mu.Lock(); defer o.mu.Unlock(); return len(o.waiting) == 2 }, hosttest.Patience, time.Millisecond)
 	require.ErrorIs(t, closeNow(o), context.Canceled)
 	require.EqualValues(t, 2, dropped(), "what it does not hold is lost")
 	next.answer <- nil

@@ -1,5 +1,5 @@
-// Package evidence holds the newest records that patterns wanted, so that those around a
-// verdict can be kept once it is made, and follows the incidents that are kept.
+// Package evidence holds the newest records that patterns wanted, so that the records around a
+// verdict can be kept once it is made. It also follows the incidents that are kept.
 package evidence
 
 import (

@@ -183,7 +183,7 @@ func TestAnIdleReaderEnds(t *testing.T) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return p.running == nil
-	}, time.Minute, time.Millisecond)
+	}, hosttest.Patience, time.Millisecond)
 }
 
 func BenchmarkRead(b *testing.B) {
