@@ -106,6 +106,9 @@ var classes = []class{
 	{name: "gloo.timeout", when: regexp.MustCompile(`(?s)gloo/.*Timed out waiting`)},
 	// gloo/transport/tcp/pair.cc, and the texts of strerror.
 	{name: "gloo.network", when: regexp.MustCompile(`(?s)gloo/.*(Connection closed by peer|Connection reset by peer|Connection refused|Broken pipe)`)},
+	// torch/csrc/distributed/c10d/socket.cpp, SocketListenOp: rank 0, or its launcher, cannot open the store.
+	{name: "host.address_in_use", types: []string{"DistNetworkError"}, words: "The server socket has failed to "},
+	{name: "host.address_in_use", types: []string{"OSError"}, when: regexp.MustCompile(`^\[Errno 98\]`)}, // EADDRINUSE
 	// torch/csrc/Exceptions.cpp: torch.distributed.DistStoreError, DistNetworkError.
 	{name: "store.timeout", types: []string{"DistStoreError"}},
 	{name: "store.network", types: []string{"DistNetworkError"}},
@@ -123,6 +126,9 @@ var classes = []class{
 	// A descriptor sent to a process that may open no more is dropped (unix(7), SCM_RIGHTS): CPython,
 	// Lib/multiprocessing/reduction.py, recvfds.
 	{name: "host.too_many_files", words: "received 0 items of ancdata"},
+	// PyTorch writes a checkpoint and the file takes less than it was given, as where a disk is full; the errno is
+	// not among its words: caffe2/serialize/inline_container.cc, PyTorchStreamWriter, with and without its file and line.
+	{name: "storage.error", when: regexp.MustCompile(`inline_container\.cc:\d+\] ?\. unexpected pos |PytorchStreamWriter failed writing `)},
 	// The storage below: EIO, ENOSPC, EROFS, ECONNABORTED and ENOTCONN (the daemon of a FUSE mount is
 	// gone: fs/fuse/dev.c), ESHUTDOWN, ETIMEDOUT, EHOSTDOWN, ESTALE, EREMOTEIO, EDQUOT
 	// (include/uapi/asm-generic/errno.h), with the name of a file: of a socket they are no word of storage.

@@ -157,11 +157,18 @@ func TestClasses(t *testing.T) {
 		"DistBackendError: NCCL error in: x, unhandled cuda error\nncclUnhandledCudaError: Call to CUDA function failed.":                                                                                         "nccl.cuda",
 		"RuntimeError: [/src/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78]\nTimed out waiting 75000ms for recv operation to complete":                                                                 "gloo.timeout",
 		"MemoryError:": "host.out_of_memory",
-		"OSError: [Errno 5] Input/output error: '/data/x'":                  "storage.error",
-		"OSError: [Errno 5] Input/output error":                             "", // of what is not said
-		"TimeoutError: [Errno 110] Connection timed out":                    "",
-		"FileNotFoundError: [Errno 2] No such file or directory: '/data/x'": "",
-		"ValueError: bad batch 3":                                           "",
+		"DistNetworkError: The server socket has failed to listen on any local network address. The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).":  "host.address_in_use",
+		"DistNetworkError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use": "host.address_in_use",
+		"OSError: [Errno 98] Address already in use": "host.address_in_use",
+		"DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?": "store.network",
+		"RuntimeError: [enforce fail at inline_container.cc:672] . unexpected pos 704 vs 598":                                   "storage.error",
+		"RuntimeError: PytorchStreamWriter failed writing file data/0: file write failed":                                       "storage.error",
+		"RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory":                        "",
+		"OSError: [Errno 5] Input/output error: '/data/x'":                                                                      "storage.error",
+		"OSError: [Errno 5] Input/output error":                                                                                 "", // of what is not said
+		"TimeoutError: [Errno 110] Connection timed out":                                                                        "",
+		"FileNotFoundError: [Errno 2] No such file or directory: '/data/x'":                                                     "",
+		"ValueError: bad batch 3": "",
 	} {
 		kind, message, _ := strings.Cut(said, ":")
 		require.Equal(t, want, classOf([]pyexception.Exception{{Type: kind, Message: strings.TrimPrefix(message, " ")}}), said)

@@ -101,7 +101,7 @@ func (a ProcessException) TracecoreExceptionAfter(v string) {
 	a.attributes.Text("tracecore.exception.after", v)
 }
 
-// TracecoreExceptionClass sets tracecore.exception.class: What kind of failure the words of the exception, or of one that it came from, are known for: cuda.out_of_memory, cuda.illegal_access, cuda.ecc, cuda.launch_failure, cuda.assert, cuda.error, nccl.remote, nccl.timeout, nccl.system, nccl.cuda, nccl.internal, nccl.usage, nccl.aborted, nccl.error, store.timeout, store.network, gloo.network, gloo.timeout, peer.timeout, host.out_of_memory, host.too_many_files, storage.error, dataloader.worker. Absent where they are not known.
+// TracecoreExceptionClass sets tracecore.exception.class: What kind of failure the words of the exception, or of one that it came from, are known for: cuda.out_of_memory, cuda.illegal_access, cuda.ecc, cuda.launch_failure, cuda.assert, cuda.error, nccl.remote, nccl.timeout, nccl.system, nccl.cuda, nccl.internal, nccl.usage, nccl.aborted, nccl.error, store.timeout, store.network, gloo.network, gloo.timeout, peer.timeout, host.out_of_memory, host.too_many_files, host.address_in_use, storage.error, dataloader.worker. Absent where they are not known.
 func (a ProcessException) TracecoreExceptionClass(v string) {
 	a.attributes.Text("tracecore.exception.class", v)
 }
