@@ -14,7 +14,7 @@ const (
 	heldStopped = "stopped"     // a process is stopped (SIGSTOP) or a zombie
 	heldFrozen  = "frozen"      // a freezer holds the cgroup of a process
 	heldReading = "not_reading" // a process does not read what its peers sent
-	heldSilent  = "silent"      // a process fell silent first, and owes data
+	heldSilent  = "silent"      // a process fell silent first of those that owe data
 	heldWorks   = "works"       // such a process makes progress: it is no fault
 	heldUnseen  = "unseen"      // the others wait for a process that no record came from
 	heldMissing = "missing"     // the same, and its rank is known
@@ -34,7 +34,7 @@ type conclusion struct {
 	Shows   string // the evidence in plain words
 	Missing string // what would have made it certain
 	Way     string // of a path: what is known of the other direction
-	First   string // of a silence, the process that fell silent first
+	Order   string // of a silence: why the others wait for that process and not for another
 	Far     int    // of a process that is not seen, its rank; Unknown
 	Tied    []int  // ranks that fell silent at once
 	Behind  string // ranks of the job whose sockets are not seen: the culprit may wait for one of them; "" for none
@@ -132,7 +132,7 @@ func (g *graph) believed(c *conclusion) *conclusion {
 	case socketstall.Long:
 		c.Held, c.Certain = heldWorks, false
 		c.Shows = g.who(c.Culprit) + " makes progress: " + doing(p)
-		if c.First == c.Culprit {
+		if c.Order == fellSilentFirst {
 			c.Shows = g.who(c.Culprit) + " fell silent first and makes progress: " + doing(p)
 		}
 		c.Missing = "whether it is a long phase or a loop without end"
@@ -175,7 +175,7 @@ func before(s, o *socketstall.Stall) bool {
 }
 
 // start is where to begin the walk: at a process that does not read, or one that
-// says so of its peer, or the one that fell silent first.
+// says so of its peer, or the one that fell silent first of those that owe data.
 func (g *graph) start() string {
 	key := ""
 	var oldest *socketstall.Stall
@@ -193,7 +193,7 @@ func (g *graph) start() string {
 		return ""
 	}
 	for _, s := range g.active {
-		if s.Cause == socketstall.Waiting && (key == "" || g.before(s.Process, key)) {
+		if s.Cause == socketstall.Waiting && (key == "" || g.sooner(s.Process, key)) {
 			key = s.Process
 		}
 	}
@@ -203,23 +203,33 @@ func (g *graph) start() string {
 // walk follows the waits from a process to the one that waits for nobody. A wait
 // for a peer that does not read is followed always; one with empty queues only
 // to a process that fell silent earlier, and not from one that has unread bytes
-// or that the kernel holds. The edge that leads to an unseen process is returned
-// with the last that was seen.
+// or that the kernel holds. Where it ends at a process that owes nothing, the last on the way that
+// owes data is returned. The edge that leads to an unseen process is returned with the last that was seen.
 func (g *graph) walk(at string, fs *facts) (last string, unseen *edge) {
+	owing := ""
 	for visited := map[string]bool{}; !visited[at]; {
 		visited[at] = true
+		if g.owes(at) {
+			owing = at
+		}
 		next, open := g.step(at, visited, fs)
 		switch {
-		case next != "":
-			at = next
+		case next != nil:
+			at = next.to
+			if next.strong {
+				owing = ""
+			}
 		case open != nil:
 			return at, open
 		}
 	}
+	if owing != "" && g.unread(at) == nil && !g.held(at, fs) {
+		return owing, nil
+	}
 	return at, nil
 }
 
-func (g *graph) step(at string, visited map[string]bool, fs *facts) (next string, open *edge) {
+func (g *graph) step(at string, visited map[string]bool, fs *facts) (next, open *edge) {
 	held := g.unread(at) != nil || g.held(at, fs)
 	for i := range g.out[at] {
 		e := &g.out[at][i]
@@ -231,15 +241,15 @@ func (g *graph) step(at string, visited map[string]bool, fs *facts) (next string
 				open = e
 			}
 		case e.strong:
-			return e.to, nil
+			return e, nil
 		default:
-			if by, _ := g.later(at, e.to); by > 0 && (next == "" || g.before(e.to, next)) {
-				next = e.to
+			if by, _ := g.later(at, e.to); by > 0 && (next == nil || g.sooner(e.to, next.to)) {
+				next = e
 			}
 		}
 	}
 	if open != nil && open.strong {
-		return "", open
+		return nil, open
 	}
 	return next, open
 }

@@ -28,7 +28,7 @@ const (
 	attrPeerAt  = "nccl.wait.peer_at"   // its host
 	attrFar     = "nccl.wait.far_rank"  // its rank
 	attrBehind  = "nccl.wait.behind"    // set where the cause may be a rank that no socket shows
-	attrOrder   = "nccl.wait.order"     // of a silence: it began before all others
+	attrOrder   = "nccl.wait.order"     // of a silence: why the others wait for the culprit
 	attrWay     = "nccl.wait.way"       // of a path: what the other direction does
 	attrTied    = "nccl.wait.tied"      // ranks that fell silent at once
 	attrPathAt  = "nccl.wait.path_from" // of a path: host of the near end
@@ -55,7 +55,7 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 	c.putReason(a, p)
 	c.putPeer(a, g)
 	late := c.Fact != nil && c.Fact.Late
-	c.said = fmt.Sprint(c.aborts, c.Held, c.Way, c.Culprit, c.Certain, c.Shows, c.Missing, c.Behind, a[attrWhy], a[attrDevice], a[attrGPU], a[attrPeer], a[attrEdges], a[attrUnheard], ranks, late)
+	c.said = fmt.Sprint(c.aborts, c.Held, c.Way, c.Culprit, c.Certain, c.Order, c.Shows, c.Missing, c.Behind, a[attrWhy], a[attrDevice], a[attrGPU], a[attrPeer], a[attrEdges], a[attrUnheard], ranks, late)
 	return rule.Finding{Event: eventCulprit, ID: name, Time: c.since(g), Late: late, Resource: resource, Attributes: a}
 }
 
@@ -90,8 +90,8 @@ func (c *conclusion) putStandstill(a map[string]any, g *graph) {
 	if c.Held == heldPath {
 		putText(a, attrPathAt, g.procs[c.Culprit].Host)
 	}
-	if c.Held == heldSilent && c.First == c.Culprit {
-		a[attrOrder] = "fell silent first"
+	if c.Held == heldSilent {
+		putText(a, attrOrder, c.Order)
 	}
 	if c.Behind != "" {
 		a[attrBehind] = "a rank behind it"

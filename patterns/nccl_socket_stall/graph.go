@@ -192,6 +192,12 @@ func (g *graph) later(a, b string) (by, off int64) {
 	return by, int64(g.errorNTP)
 }
 
+// sameClock reports whether two processes are on one host, or a connection tells the difference of their clocks.
+func (g *graph) sameClock(a, b string) bool {
+	_, known := g.skew(a, b)
+	return known || g.procs[a].Host == g.procs[b].Host
+}
+
 // skew is by how much the clock of a's host is ahead of that of b's, from what
 // one sent to the other last.
 func (g *graph) skew(a, b string) (int64, bool) {

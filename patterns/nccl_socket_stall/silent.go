@@ -14,21 +14,32 @@ import (
 // nothing of it be missed: two snapshots.
 const tolerance = int64(2e9)
 
-// fellSilent is the process that fell silent before all it is connected with, or that is known not to
+// fellSilent is the process that fell silent first of those that owe data, or that is known not to
 // go on while the one which fell silent before it is held by nothing.
 func (g *graph) fellSilent(key, first string) *conclusion {
 	p := g.procs[key]
 	margin, off, next := g.margin(key)
-	c := &conclusion{Held: heldSilent, Culprit: key, First: key, Behind: g.behind(key)}
-	owes := p.Received > p.Sent && p.Sent != 0
+	c := &conclusion{Held: heldSilent, Culprit: key, Behind: g.behind(key)}
+	owes, earlier := g.owes(key), g.earlier(key)
+	if owes {
+		c.Order = "received data that it did not answer"
+	}
 	by, clocks := g.later(key, first)
 	switch {
 	case by > 0:
-		c.First = first
+		c.Order = ""
 		c.Shows = fmt.Sprintf("%s does not go on; nothing holds rank %d, which fell silent %s before it (clocks agree to %s)", g.who(key), g.procs[first].Rank, milliseconds(by), milliseconds(clocks))
+	case earlier != "":
+		by, clocks = g.later(key, earlier)
+		c.Shows = fmt.Sprintf("%s fell silent %s after rank %d (clocks agree to %s)", g.who(key), milliseconds(by), g.procs[earlier].Rank, milliseconds(clocks))
+		if !g.owes(earlier) {
+			c.Shows += ", which owes nothing"
+		}
 	case next == "":
+		c.Order = fellSilentFirst
 		c.Shows = g.who(key) + " fell silent first"
 	case margin > off:
+		c.Order = fellSilentFirst
 		c.Shows = fmt.Sprintf("%s fell silent first, %s before rank %d (clocks agree to %s)", g.who(key), milliseconds(margin), g.procs[next].Rank, milliseconds(off))
 	default:
 		c.Shows = fmt.Sprintf("%s fell silent together with rank %d (clocks agree to %s)", g.who(key), g.procs[next].Rank, milliseconds(off))
@@ -50,6 +61,8 @@ func (g *graph) fellSilent(key, first string) *conclusion {
 		c.Shows += "; its main thread sleeps in the kernel (D)"
 	case p.Doing.Halts():
 		c.Certain = true
+	case earlier != "":
+		c.Missing = fmt.Sprintf("a clear order: rank %d fell silent before it", g.procs[earlier].Rank)
 	case next == "" || margin <= off:
 		c.Missing = "a clear order: others fell silent within the error of the clocks"
 	case !owes:
@@ -60,6 +73,39 @@ func (g *graph) fellSilent(key, first string) *conclusion {
 		c.Certain = true
 	}
 	return g.dataPath(c)
+}
+
+// fellSilentFirst says of a process that none fell silent before it, as far as the clocks can tell.
+const fellSilentFirst = "fell silent first"
+
+// owes reports whether a process received data later than it sent any, by more than a tick: one that waits
+// has sent what it had to before. Alone that decides nothing, for in a long collective it may wait all the same.
+func (g *graph) owes(key string) bool {
+	p := g.procs[key]
+	return p.Sent != 0 && p.Received-p.Sent > int64(g.errorSameHost)
+}
+
+// sooner orders processes by how likely the others wait for them. The first to fall silent comes first, but
+// not before one that owes data: the next stage of a pipeline has asked for its data, and waits, before the
+// stage that holds them up has received its own.
+func (g *graph) sooner(a, b string) bool {
+	if owes := g.owes(a); owes != g.owes(b) {
+		return owes
+	}
+	return g.before(a, b)
+}
+
+// earlier is the first of the processes that fell silent before one, as far as its host and its connections
+// tell; "" for none.
+func (g *graph) earlier(key string) string {
+	first := ""
+	for other := range g.idle {
+		by, off := g.later(other, key)
+		if by < -off && (first == "" || g.before(other, first)) && g.sameClock(other, key) {
+			first = other
+		}
+	}
+	return first
 }
 
 // margin is by how much a process fell silent before the next of those that it
@@ -97,7 +143,10 @@ func (g *graph) tie(c *conclusion) *conclusion {
 		return c
 	}
 	tied := g.tied(c.Culprit)
-	if len(tied) < 2 || len(g.owing(tied)) == 1 {
+	if owing := g.owing(tied); len(owing) > 0 {
+		tied = owing
+	}
+	if len(tied) < 2 {
 		return c
 	}
 	c.Held, c.Tied = heldTied, nil
@@ -125,13 +174,9 @@ func (g *graph) tied(key string) []string {
 	return tied
 }
 
-// owing are those of them that received data later than they sent any, by more than a
-// tick: a rank that waits has sent what it had to before.
+// owing are those of them that owe data.
 func (g *graph) owing(tied []string) []string {
-	return slices.DeleteFunc(slices.Clone(tied), func(key string) bool {
-		p := g.procs[key]
-		return p.Sent == 0 || p.Received-p.Sent <= int64(g.errorSameHost)
-	})
+	return slices.DeleteFunc(slices.Clone(tied), func(key string) bool { return !g.owes(key) })
 }
 
 // firstOf is the one of those that fell silent with a process which the others wait for: the
@@ -160,7 +205,7 @@ func (g *graph) working(key string, fs *facts) string {
 	works, stuck := "", []string{}
 	for other := range g.idle {
 		gloo := slices.ContainsFunc(g.idle[other], func(e edge) bool { return e.stall.Kind == socketstall.Gloo })
-		if gloo && g.procs[other].Doing.Progress() && (works == "" || g.before(other, works)) {
+		if gloo && g.procs[other].Doing.Progress() && (works == "" || g.sooner(other, works)) {
 			works = other
 		}
 		if g.stuck(other, fs) {

@@ -192,7 +192,7 @@ type job struct {
 func newJob(key jobKey) *job { return &job{key: key, moved: never, tainted: never, watched: never} }
 
 // suspect is the rank that the others wait for: of those that make progress, else of all,
-// the one that fell silent first, whose last data is the oldest. In a collective of few
+// the one that fell silent first of those that owe data. In a collective of few
 // bytes a rank may have to receive before it sends anything, and so be silent for longer
 // than the rank which all wait for. Where NCCL is loaded progress tells nothing: a main
 // thread that waits for its GPU may spin.
@@ -202,10 +202,10 @@ func (j *job) suspect(o *Options) *rank {
 		if r.lastWord() < 0 {
 			continue
 		}
-		if first == nil || r.lastWord() > first.lastWord() {
+		if first == nil || r.sooner(first) {
 			first = r
 		}
-		if !r.now.NCCL && r.works(o) && (working == nil || r.lastWord() > working.lastWord()) {
+		if !r.now.NCCL && r.works(o) && (working == nil || r.sooner(working)) {
 			working = r
 		}
 	}
@@ -213,6 +213,20 @@ func (j *job) suspect(o *Options) *rank {
 		return working
 	}
 	return first
+}
+
+// owes reports whether it received data later than it sent any. A stage of a pipeline that waits has asked for
+// its data, and may be silent for longer than the stage that all wait for. Pattern nccl_socket_stall has the same rule.
+func (r *rank) owes() bool {
+	return r.lastSent >= 0 && r.lastReceived >= 0 && r.lastSent-r.lastReceived > tick
+}
+
+// sooner reports whether the others wait for r rather than for o.
+func (r *rank) sooner(o *rank) bool {
+	if owes := r.owes(); owes != o.owes() {
+		return owes
+	}
+	return r.lastWord() > o.lastWord()
 }
 
 // lastWord is the age of what it last sent, or received if it never sends; negative when
@@ -227,12 +241,16 @@ func (r *rank) lastWord() time.Duration {
 // tick is how exact the age of data is: HZ may be 100.
 const tick = 10 * time.Millisecond
 
-// together are the ranks that fell silent with r, as all do at the end of a collective.
+// together are the ranks that fell silent with r, as all do at the end of a collective, or before it. Of those
+// before one that owes data, only who owes some, too.
 func (j *job) together(r *rank) []*rank {
 	if r == nil {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(j.ranks), func(o *rank) bool { return o.lastWord() < 0 || r.lastWord()-o.lastWord() > tick })
+	return slices.DeleteFunc(slices.Clone(j.ranks), func(o *rank) bool {
+		later := r.lastWord() - o.lastWord()
+		return o.lastWord() < 0 || later > tick || later < -tick && r.owes() && !o.owes()
+	})
 }
 
 // makers are those of them that made the pause: who did something, or all if nobody did.
