@@ -36,7 +36,7 @@ type conclusion struct {
 	Way     string // of a path: what is known of the other direction
 	Order   string // of a silence: why the others wait for that process and not for another
 	Far     int    // of a process that is not seen, its rank; Unknown
-	Tied    []int  // ranks that fell silent at once
+	Tied    []int  // ranks that fell silent at once, or that are stopped or frozen together; nil for one alone
 	Behind  string // ranks of the job whose sockets are not seen: the culprit may wait for one of them; "" for none
 
 	aborts bool   // ranks of the job that die now die of it
@@ -155,7 +155,25 @@ func (g *graph) stopped() *conclusion {
 	if c.Shows = fmt.Sprintf("the main thread of %s is %s", g.who(key), g.procs[key].State); g.procs[key].State == socketstall.Frozen {
 		c.Held, c.Shows = heldFrozen, "the cgroup of "+g.who(key)+" is frozen"
 	}
+	if c.Tied = g.alike(key); len(c.Tied) > 0 {
+		c.Shows = fmt.Sprintf("%s are %s together: %s", verdict.RanksNamed(c.Tied), g.procs[key].State, c.Shows)
+	}
 	return c
+}
+
+// alike are the ranks that are stopped, or frozen, as this process is: who suspends a job suspends all of it. Nil where
+// it is the only one.
+func (g *graph) alike(key string) (ranks []int) {
+	for _, p := range g.procs {
+		if p.State == g.procs[key].State && p.Doing.Traced == g.procs[key].Doing.Traced && p.State != socketstall.Zombie {
+			ranks = append(ranks, p.Rank)
+		}
+	}
+	slices.Sort(ranks)
+	if ranks = slices.Compact(ranks); len(ranks) < 2 {
+		return nil
+	}
+	return ranks
 }
 
 // before orders processes by when they fell silent.

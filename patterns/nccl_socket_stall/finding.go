@@ -30,7 +30,7 @@ const (
 	attrBehind  = "nccl.wait.behind"    // set where the cause may be a rank that no socket shows
 	attrOrder   = "nccl.wait.order"     // of a silence: why the others wait for the culprit
 	attrWay     = "nccl.wait.way"       // of a path: what the other direction does
-	attrTied    = "nccl.wait.tied"      // ranks that fell silent at once
+	attrTied    = "nccl.wait.tied"      // ranks that fell silent at once, or are stopped or frozen together
 	attrPathAt  = "nccl.wait.path_from" // of a path: host of the near end
 	attrChild   = "nccl.wait.child"     // the child that holds the culprit up
 	attrChildAt = "nccl.wait.child_pid" // the pid of that child
