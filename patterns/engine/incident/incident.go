@@ -160,10 +160,11 @@ func (n *Node) Explained(visit func(Verdict)) {
 	}
 }
 
-// GoesOn is how bad the worst is that n explains, is sure, and is not over; "" where nothing is.
+// GoesOn is how bad the worst is that n explains, is sure, and is not over; "" where nothing is. What is
+// trusted less than n keeps nobody awake.
 func (n *Node) GoesOn() (worst verdict.Severity) {
 	n.Explained(func(v Verdict) {
-		if severity := v.Severity(); v.Resolved() == 0 && !v.Expired() && v.Sure() && severity.Compare(worst) > 0 {
+		if severity := v.Severity(); v.Resolved() == 0 && !v.Expired() && v.Sure() && v.Trust() >= n.verdict.Trust() && severity.Compare(worst) > 0 {
 			worst = severity
 		}
 	})

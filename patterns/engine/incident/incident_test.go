@@ -569,6 +569,7 @@ func TestWhatACauseLedToGoesOn(t *testing.T) {
 		"all are over":                      {func(effect, below *told) { effect.resolved, below.resolved = 30*second, 30*second }, ""},
 		"the worst is over":                 {func(_, below *told) { below.resolved = 30 * second }, verdict.Error},
 		"the worst is likely":               {func(_, below *told) { below.partial = true }, verdict.Error},
+		"the worst is claimed":              {func(_, below *told) { below.trust = verdict.Claimed }, verdict.Error},
 		"the worst has not been heard of":   {func(_, below *told) { below.expired = true }, verdict.Error},
 		"what is likely alone goes on":      {func(effect, below *told) { effect.partial, below.partial = true, true }, ""},
 		"a likely effect led to a sure one": {func(effect, _ *told) { effect.partial = true }, verdict.Critical},
@@ -577,6 +578,7 @@ func TestWhatACauseLedToGoesOn(t *testing.T) {
 			b := newBench()
 			cause, effect, below := b.verdict("cause", 0), b.verdict("effect", 10*second), b.verdict("below", 20*second)
 			below.severity = verdict.Critical
+			cause.trust, effect.trust, below.trust = verdict.Proven, verdict.Proven, verdict.Proven
 			b.Meet(cause.node, b.link, "a", Cause)
 			b.Meet(effect.node, b.link, "a", Effect)
 			b.Meet(effect.node, b.link, "b", Cause)
