@@ -70,14 +70,14 @@ func (c *Config) annotations(v *verdict.Verdict) map[string]string {
 	annotations := map[string]string{
 		"headline": v.Spoken(), "remedy": v.Remediation, "incident": v.IncidentID,
 		"seen": seen(v), "not_seen": strings.Join(v.NotObserved[:min(len(v.NotObserved), mostSeen)], "\n"),
-		"runbook_url": c.runbook(v.Pattern), "goes_on": goesOn(v),
+		"runbook_url": c.runbook(v.Pattern), "goes_on": whyItStands(v),
 	}
 	maps.DeleteFunc(annotations, func(_, value string) bool { return value == "" })
 	return annotations
 }
 
-// goesOn says why an alert stands whose verdict is resolved.
-func goesOn(v *verdict.Verdict) string {
+// whyItStands says why an alert goes on whose verdict is resolved, "" for any other.
+func whyItStands(v *verdict.Verdict) string {
 	if v.GoesOn == "" || v.Resolved == nil {
 		return ""
 	}

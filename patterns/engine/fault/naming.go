@@ -10,14 +10,13 @@ import (
 
 // What the verdict of a fault names: the values of its fields, by the marks that may name things.
 
-// value is the value of a field: that of the leading mark, which is the worst as the rule
-// has it, or else the earliest
-// of the first evidence in the order of the file that holds, or else of the first
-// mark that is of the same process and thing as the leading one. A process that was hit
-// before a worse fault came is not named with that. Evidence that
-// has marks and does not hold (not as many as it takes) comes last, and what follows nothing
-// names nothing. What is trusted less
-// than the verdict names nothing, but for what is quoted.
+// value is the value of a field, as the leading mark has it, or else the first mark of the same process and
+// thing. The leading mark is the worst, where the rule says what is worse. Else it is the earliest of the first
+// evidence that holds, in the order of the file.
+//
+// A process that was hit before a worse fault came is not named with that. Evidence that has marks and does not
+// hold (not as many as it takes) comes last. What follows nothing names nothing; nor does what is trusted less
+// than the verdict, unless it is quoted.
 func (f *Fault) value(name string) (string, bool) {
 	at, ok := f.rule.at[name]
 	if !ok {
