@@ -19,7 +19,7 @@ var Attributes = []string{
 	"nccl.socket.cause", "nccl.socket.direction", "nccl.socket.kind", "nccl.socket.stall.id", "nccl.socket.stall.age_ns", "nccl.socket.stall.end_reason",
 	"nccl.socket.last_sent_age_ns", "nccl.socket.last_received_age_ns", "nccl.socket.receive_queue_bytes", "nccl.socket.error",
 	"nccl.socket.sent_bytes", "nccl.socket.unacked_bytes", "nccl.socket.received_bytes", "nccl.peer.received_bytes",
-	"nccl.rank.last_sent_age_ns", "nccl.rank.last_received_age_ns", "nccl.rank.state", "nccl.rank.activity", "nccl.rank.silence", "nccl.rank.watched_ns",
+	"nccl.rank.last_sent_age_ns", "nccl.rank.last_received_age_ns", "nccl.rank.state", "nccl.rank.activity", "nccl.rank.silence", "nccl.rank.watched_ns", "nccl.socket.watched_ns",
 	"nccl.rank.syscall", "nccl.rank.wait_channel", "nccl.rank.file", "nccl.rank.child_name", "nccl.rank.child_pid", "nccl.rank.tree",
 	"nccl.rank.thread_id", "nccl.rank.thread_syscall", "nccl.rank.thread_wait_channel", "nccl.rank.thread_file",
 	"nccl.rank.child_state", "nccl.rank.child_awaited", "nccl.rank.child_syscall", "nccl.rank.child_wait_channel", "nccl.rank.child_file",
@@ -94,6 +94,7 @@ type Record struct {
 	ID     string // of the stall, unique in its process
 	Time   int64
 	End    EndReason // of a stall that ended
+	Moving int64     // since when all ranks of the job on the host have moved data, of EventWatched; 0: not all have
 
 	Identity
 	Rank     int
@@ -124,7 +125,10 @@ func Parse(event string, time int64, resource, a pcommon.Map) (r Record, ok bool
 	r.Sent, r.Received = ago(a, "nccl.rank.last_sent_age_ns", time), ago(a, "nccl.rank.last_received_age_ns", time)
 	r.Doing = DoingOf(a, time)
 	r.Stall = stallOf(a, time)
-	if event == EventEnd {
+	switch event {
+	case EventWatched:
+		r.Moving = ago(a, "nccl.socket.watched_ns", time)
+	case EventEnd:
 		r.Stall.Ended, r.End = time, word(a, "nccl.socket.stall.end_reason", endReasons)
 	}
 	return r, true

@@ -163,11 +163,19 @@ func (d *detector) observeWatched(r *rule.Record) bool {
 	if j == nil || !j.stalls.On(record.Host) || j.Watched[record.Host] >= r.Time {
 		return false
 	}
-	if j.Watched == nil {
-		j.Watched = map[string]int64{}
-	}
-	j.Watched[record.Host], j.Changed = r.Time, true
+	j.Watched = with(j.Watched, record.Host, r.Time)
+	j.Moving = with(j.Moving, record.Host, record.Moving)
+	j.Changed = true
 	return true
+}
+
+// with is m, which may be nil, with one entry set.
+func with(m map[string]int64, name string, value int64) map[string]int64 {
+	if m == nil {
+		m = map[string]int64{}
+	}
+	m[name] = value
+	return m
 }
 
 // Due is the earliest moment at which a job has something to decide.

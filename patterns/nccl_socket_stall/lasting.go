@@ -46,7 +46,7 @@ func (l *lasting) lasts(s *socketstall.Stall) bool {
 	since := l.seen[p.Host]
 	stands := since != 0 && since <= s.Last && l.j.Watched[p.Host] <= s.Last
 	switch {
-	case s.Ended != 0:
+	case s.Ended != 0, s.Last < l.j.Moving[p.Host]: // who told it is gone, and all ranks have moved since
 		return false
 	case !l.j.repeated(s):
 		if !stands || p.Last > s.Last+int64(socketstall.Fading) {

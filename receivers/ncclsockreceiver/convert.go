@@ -12,7 +12,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
-	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -37,7 +36,7 @@ func newConverter(logs *metadata.LogsBuilder, metrics *metadata.MetricsBuilder, 
 
 // records makes a record of each event, and of each job that is watched by the rank that stands
 // for it; nil when there is none to make.
-func (c *converter) records(events []stall.Event, watched []identity.Process, at, observed time.Time) *plog.Logs {
+func (c *converter) records(events []stall.Event, watched []stall.Watched, at, observed time.Time) *plog.Logs {
 	for i := range events {
 		c.stall(&events[i], observed)
 	}
@@ -51,9 +50,13 @@ func (c *converter) records(events []stall.Event, watched []identity.Process, at
 	return &logs
 }
 
-func (c *converter) watched(p *identity.Process, at, observed time.Time) {
-	text := fmt.Sprintf("data of the job of rank %d moves over sockets, which are watched", p.Rank)
-	c.logs.NcclSocketWatched(record.Head{Trust: record.Proven, Time: at, Observed: observed, Severity: record.Info, Text: text}).Stamp(*p)
+func (c *converter) watched(w *stall.Watched, at, observed time.Time) {
+	text := fmt.Sprintf("data of the job of rank %d moves over sockets, which are watched", w.Process.Rank)
+	a := c.logs.NcclSocketWatched(record.Head{Trust: record.Proven, Time: at, Observed: observed, Severity: record.Info, Text: text})
+	a.Stamp(w.Process)
+	if !w.Since.IsZero() {
+		record.NotNegative(a.NcclSocketWatchedNs, int64(at.Sub(w.Since)))
+	}
 }
 
 func (c *converter) stall(e *stall.Event, observed time.Time) {

@@ -86,7 +86,8 @@ func TestGoldenRecords(t *testing.T) {
 }
 
 func TestGoldenRecordOfAWatchedJob(t *testing.T) {
-	logs := newTestConverter().records(nil, []identity.Process{rank(42, 3)}, start, start.Add(time.Minute))
+	all := []stall.Watched{{Process: rank(42, 3)}, {Process: rank(43, 4), Since: start.Add(-time.Second)}, {Process: rank(44, 5), Since: start.Add(time.Second)}} // the clock was set back
+	logs := newTestConverter().records(nil, all, start, start.Add(time.Minute))
 	file := filepath.Join("testdata", "golden", "watched.yaml")
 	if *update {
 		require.NoError(t, golden.WriteLogsToFile(file, *logs))

@@ -92,7 +92,7 @@ func (w *watcher) stoppers(events []stall.Event) {
 
 // tell leaves records of events and of what is watched, and now and then the metrics, in the
 // outboxes.
-func (w *watcher) tell(events []stall.Event, watched []identity.Process, processes map[uint32]stall.Process) {
+func (w *watcher) tell(events []stall.Event, watched []stall.Watched, processes map[uint32]stall.Process) {
 	now := time.Now()
 	w.stoppers(events)
 	if len(events)+len(watched) > 0 && w.logs.Open() {

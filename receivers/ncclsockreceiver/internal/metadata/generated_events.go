@@ -129,7 +129,7 @@ func (a NcclSocketStallEnd) NcclSocketStallEndReason(v string) {
 	a.attributes.Text("nccl.socket.stall.end_reason", v)
 }
 
-// NcclSocketWatched writes the attributes of the event nccl.socket.watched: Data of a job moves over sockets of this node, and a stall of them would be told. By one rank of the job, when that is first seen and every five minutes while it moves.
+// NcclSocketWatched writes the attributes of the event nccl.socket.watched: Data of a job moves over sockets of this node, and a stall of them would be told. By one rank of the job, when that is first seen, when all ranks of the node have moved data, and every five minutes while it moves.
 type NcclSocketWatched struct {
 	attributes *record.Attributes
 	record.TrustAttributes
@@ -138,7 +138,7 @@ type NcclSocketWatched struct {
 
 // NcclSocketWatched begins a record.
 func (b *LogsBuilder) NcclSocketWatched(head record.Head) NcclSocketWatched {
-	return NcclSocketWatchedOn(b.Begin(EventNcclSocketWatched, 17, head))
+	return NcclSocketWatchedOn(b.Begin(EventNcclSocketWatched, 18, head))
 }
 
 // NcclSocketWatchedOn writes the attributes there.
@@ -155,6 +155,11 @@ func (NcclSocketWatched) EventName() string { return EventNcclSocketWatched }
 
 // Attributes is where they are written.
 func (a NcclSocketWatched) Attributes() *record.Attributes { return a.attributes }
+
+// NcclSocketWatchedNs sets nccl.socket.watched_ns: Time in which all ranks of the job on this node were watched and have moved data. A stall that was last told before, by a receiver that does not run any more, is over. Absent until all have.
+func (a NcclSocketWatched) NcclSocketWatchedNs(v int64) {
+	a.attributes.Int("nccl.socket.watched_ns", v)
+}
 
 // TracecoreLost writes the attributes of the event tracecore.lost: Not all is known that the probe is for, of some time. Verdicts that such records speak to say so.
 type TracecoreLost struct {

@@ -80,7 +80,7 @@ func (j *job) begin(c *clock) {
 	if j.phases.traffic == 0 || !slices.ContainsFunc(j.ranks, fresh) {
 		return
 	}
-	j.phases.traffic, j.watched = 0, never
+	j.phases.traffic, j.watched, j.since = 0, never, time.Time{}
 	if !slices.ContainsFunc(j.ranks, func(r *rank) bool { return !r.isNew(c) }) { // nobody is left of the last start
 		j.moved, j.waiting, j.faulty, j.first = never, false, false, nil
 	}
@@ -137,19 +137,50 @@ func (js *jobs) has(one owner) bool {
 	return false
 }
 
-// watched are ranks, one of each job whose data moved in this snapshot and of which that was not
-// said for long.
-func (js *jobs) watched(c *clock) (ranks []identity.Process) {
+// Watched says that data of a job moves over sockets, by one of its ranks.
+type Watched struct {
+	Process identity.Process
+	Since   time.Time // all its ranks here have moved data since then, and were watched all the time; zero where not all have
+}
+
+// watched are those jobs whose data moved in this snapshot and of which that was not said for long, or not
+// that all of their ranks move.
+func (js *jobs) watched(c *clock) (all []Watched) {
 	for _, j := range js.of {
 		at := slices.IndexFunc(j.ranks, func(r *rank) bool { return r.movedNow })
-		if j.round != c.round || at < 0 || j.watched != never && c.now-j.watched < socketstall.WatchedAgain {
+		if j.round != c.round || at < 0 {
 			continue
 		}
-		j.watched = c.now
-		ranks = append(ranks, j.ranks[at].now.Process)
+		since := j.allMove()
+		known := since.IsZero() || since.Equal(j.since)
+		if known && j.watched != never && c.now-j.watched < socketstall.WatchedAgain {
+			continue
+		}
+		j.watched, j.since = c.now, since
+		all = append(all, Watched{j.ranks[at].now.Process, since})
 	}
-	slices.SortFunc(ranks, func(a, b identity.Process) int { return cmp.Compare(a.PID, b.PID) })
-	return ranks
+	slices.SortFunc(all, func(a, b Watched) int { return cmp.Compare(a.Process.PID, b.Process.PID) })
+	return all
+}
+
+// allMove is since when all ranks of the job have been watched, where each has moved data in that time; else zero.
+// Of a rank any process of it counts: a script or a worker beside it may hold its sockets, too.
+func (j *job) allMove() (since time.Time) {
+	moves := map[int]bool{}
+	for _, r := range j.ranks {
+		if r.collectiveNow {
+			moves[r.now.Rank] = moves[r.now.Rank] || r.moves
+		}
+	}
+	for _, r := range j.ranks {
+		if all, collective := moves[r.now.Rank]; collective && !all {
+			return time.Time{}
+		}
+		if r.moves && (since.IsZero() || r.met.Before(since)) {
+			since = r.met
+		}
+	}
+	return since
 }
 
 // owner is a job as metrics name it: its id, inside its domain.
@@ -186,6 +217,7 @@ type job struct {
 	faulty  bool          // of its silence a fault was told
 	tainted time.Duration // when last a process was halted or killed, or the network failed
 	watched time.Duration // when it was last said that its data moves over sockets
+	since   time.Time     // what was said then of all its ranks
 	first   []*rank       // that fell silent first, as of the snapshot before
 }
 

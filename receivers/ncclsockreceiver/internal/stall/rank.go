@@ -28,7 +28,7 @@ func (rs ranks) take(processes map[uint32]Process, recalled map[identity.Born]bo
 	for pid, p := range processes {
 		r := rs[pid]
 		if r == nil || restarted(&r.now, &p) {
-			r = &rank{moved: never, metAt: c.now, baseAt: c.now, cpu: p.CPU, mainCPU: p.MainCPU, now: p, haltedAt: never}
+			r = &rank{moved: never, metAt: c.now, met: c.at, baseAt: c.now, cpu: p.CPU, mainCPU: p.MainCPU, now: p, haltedAt: never}
 			r.work = work{last: c.now, how: socketstall.Idle}
 			r.movedBefore, r.known = recalled[p.Born()]
 			delete(recalled, p.Born())
@@ -60,11 +60,11 @@ func byRank(a, b *rank) int {
 }
 
 // look takes what collective sockets say of their ranks.
-func (rs ranks) look(seen []*socket) {
+func (rs ranks) look(seen []*socket, c *clock) {
 	for _, s := range seen {
 		switch {
 		case s.kind.Collective():
-			s.rank.look(s)
+			s.rank.look(s, c)
 			s.rank.carry(s)
 		case s.kind == socketstall.Other:
 			s.rank.elsewhere += s.change.sent + s.change.received
@@ -83,6 +83,8 @@ type rank struct {
 
 	moved time.Duration // data last moved on one of its collective sockets
 	metAt time.Duration // when it was first seen
+	met   time.Time     // the same
+	moves bool          // data has moved on a collective socket since
 
 	known, movedBefore bool // a tracker before this knew it, and that it had moved data
 
@@ -122,7 +124,7 @@ func (r *rank) begin(p Process, c *clock) {
 }
 
 // look takes what a collective socket of the rank says.
-func (r *rank) look(s *socket) {
+func (r *rank) look(s *socket, c *clock) {
 	r.collectiveNow = true
 	r.undecided = r.undecided || s.guessed
 	r.lastSent = newest(r.lastSent, s.now.LastSentAge)
@@ -131,6 +133,7 @@ func (r *rank) look(s *socket) {
 		r.moved = max(r.moved, s.moved)
 	}
 	r.movedNow = r.movedNow || s.change.recent
+	r.moves = r.moves || s.change.recent && r.met.Before(c.at)
 }
 
 // halted reports whether the rank has been unable to go on for long.

@@ -114,9 +114,9 @@ func (t *Tracker) Wanted(pid uint32) bool {
 	return t.now-since >= max(t.o.Interval/2, r.job.phases.usual(r.now.Rank, socketstall.Idle, t.now, &t.o))
 }
 
-// Watched are ranks of jobs whose data moved over sockets in the last snapshot: one of each job,
-// at first and again after a while.
-func (t *Tracker) Watched() []identity.Process { return t.jobs.watched(&t.clock) }
+// Watched are the jobs whose data moved over sockets in the last snapshot: at first, when all ranks have moved
+// theirs, and again after a while.
+func (t *Tracker) Watched() []Watched { return t.jobs.watched(&t.clock) }
 
 // Observe takes the next snapshot and returns the stalls that began, are due
 // for repetition, changed or ended. Data flows one way: processes, their sockets,
@@ -128,7 +128,7 @@ func (t *Tracker) Observe(r *Round) []Event {
 	seen := t.sockets.take(r.Sockets, t.ranks, &t.clock)
 	decide(seen)
 	t.traffic.take(seen, t.round)
-	t.ranks.look(seen)
+	t.ranks.look(seen, &t.clock)
 	t.jobs.learn(seen, &t.clock, &t.o)
 	events := t.book(t.judge(seen))
 	t.traffic.stand(t.open, &t.clock)

@@ -448,8 +448,8 @@ func TestAJobIsStartedAgainBesideItsLastStart(t *testing.T) {
 func TestAJobIsSaidToBeWatched(t *testing.T) {
 	w := newWorld(t, 4, Defaults())
 	said := func() (ranks []int) {
-		for _, p := range w.tracker.Watched() {
-			ranks = append(ranks, p.Rank)
+		for _, one := range w.tracker.Watched() {
+			ranks = append(ranks, one.Process.Rank)
 		}
 		return ranks
 	}
@@ -477,6 +477,67 @@ func TestAJobIsSaidToBeWatched(t *testing.T) {
 	}
 	w.train(1)
 	require.Equal(t, []int{0}, said(), "another start of the job")
+}
+
+// TestAJobIsSaidToMoveWhole: once all of its ranks here have moved data since they are watched, in no one snapshot.
+func TestAJobIsSaidToMoveWhole(t *testing.T) {
+	w := newWorld(t, 4, Defaults())
+	move := func(links ...int) []Watched {
+		w.pass(time.Second)
+		for _, l := range links {
+			w.links[l].send(1<<20, 10*time.Millisecond)
+		}
+		w.look()
+		return w.tracker.Watched()
+	}
+	for _, l := range w.links { // what moved before the first snapshot says nothing of the time since
+		l.send(1<<20, 10*time.Millisecond)
+	}
+	w.look()
+	first := w.at
+	said := w.tracker.Watched()
+	require.Len(t, said, 1)
+	require.Zero(t, said[0].Since)
+	require.Empty(t, move(0), "ranks 2 and 3 have not moved") // a link has two ends
+	require.Empty(t, move())
+	said = move(2)
+	require.Len(t, said, 1, "it is said at once")
+	require.Equal(t, first, said[0].Since)
+	require.Empty(t, move(0, 1, 2, 3), "that is known")
+	for range int(socketstall.WatchedAgain / time.Second) {
+		if said = move(0); len(said) > 0 {
+			break
+		}
+	}
+	require.Len(t, said, 1, "it still moves")
+	require.Equal(t, first, said[0].Since)
+
+	w.ranks[3].StartTime = w.ranks[3].StartTime.Add(30 * time.Minute) // is started again, alone
+	w.ranks[3].StartNS++
+	said = move(0)
+	require.Len(t, said, 1, "a start of the job")
+	require.Zero(t, said[0].Since)
+	said = move(3)
+	require.Len(t, said, 1)
+	require.Equal(t, first, said[0].Since, "the others have been watched for longer")
+}
+
+// TestAWorkerWithSocketsOfItsRankDoesNotMove: a process that was forked holds them, too, and uses none.
+func TestAWorkerWithSocketsOfItsRankDoesNotMove(t *testing.T) {
+	w := newWorld(t, 2, Defaults())
+	worker := *w.ranks[1]
+	worker.PID, worker.Inherited, worker.StartNS = 2000, true, 2000
+	w.ranks = append(w.ranks, &worker)
+	for i := range 2 {
+		s := *w.links[i].out
+		s.PID, s.Cookie = worker.PID, uint64(900+i)
+		w.extra = append(w.extra, &s)
+	}
+	require.Empty(t, w.look())
+	w.train(1)
+	said := w.tracker.Watched()
+	require.Len(t, said, 1)
+	require.False(t, said[0].Since.IsZero())
 }
 
 // TestSocketsOfOtherUseAreNotWatched: what says nothing of a job's collectives is not waited for.
