@@ -75,6 +75,9 @@ func (d *detection) sees(r *record) bool {
 	return r.trust == d.trust
 }
 
+// takesLate reports whether d is shown records of that event that are later than the lateness allows.
+func (d *detection) takesLate(event string) bool { return slices.Contains(d.detector.Ends, event) }
+
 // decideDue lets detectors that saw records conclude, or wait.
 func (e *Engine) decideDue() {
 	for _, d := range e.detections {

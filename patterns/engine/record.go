@@ -62,14 +62,12 @@ func (e *Engine) show(by interest, r *record) bool {
 	if len(by.detections) > 0 && !admitted && !e.admit(r) {
 		return false
 	}
-	if e.time.Used(&r.Span, wanted); r.Overdue != 0 {
-		return wanted
-	}
 	for _, d := range by.detections {
-		if d.observe(r) {
+		if (r.Overdue == 0 || d.takesLate(r.source)) && d.observe(r) {
 			wanted = true
 		}
 	}
+	e.time.Used(&r.Span, wanted)
 	return wanted
 }
 

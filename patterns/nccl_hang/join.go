@@ -142,6 +142,7 @@ func Detector(o Options) rule.Detector {
 	return rule.Detector{
 		Name: "nccl_hang",
 		Logs: append([]string{eventDump, eventStart, socketstall.Event, socketstall.EventEnd, socketstall.EventWatched}, slices.Concat(callEvents, gpuEvents)...),
+		Ends: []string{socketstall.EventEnd, eventCallMoving, eventCallReady, eventCallEnd, eventMoving},
 		Findings: map[string][]string{
 			eventIncomplete: {eventDump, eventCallStopped, eventCallInit, eventStack},
 			eventComplete:   {eventDump, eventCallStopped, eventCallInit, eventStack},

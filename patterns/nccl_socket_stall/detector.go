@@ -68,6 +68,7 @@ func Detector() rule.Detector {
 	return rule.Detector{
 		Name: "nccl_socket_stall", Trust: verdict.Proven,
 		Logs: slices.Concat([]string{socketstall.Event, socketstall.EventEnd, socketstall.EventWatched}, factEvents),
+		Ends: []string{socketstall.EventEnd, socketstall.EventWatched},
 		Findings: map[string][]string{
 			eventCulprit: {socketstall.Event},
 			eventEnd:     {socketstall.Event},

@@ -33,6 +33,9 @@ type Detector struct {
 	// Facts are those of Logs and Metrics of which it is shown the proven ones, and no others:
 	// what was measured, beside what somebody claims. Findings are trusted as the claim.
 	Facts []string
+	// Ends are those of Logs that it is shown even later than the lateness allows: each says that something has ended,
+	// and what, whatever came since. Nobody tells an end twice. Without it what has ended would stay open.
+	Ends []string
 	// Attributes are the attributes it reads.
 	Attributes []string
 	// Parameters are those that a file which names it has to define.
@@ -50,7 +53,7 @@ type Limits struct {
 // Algorithm is the state of a detector in one engine. Like the engine it does no
 // I/O and has no clock, no goroutine and no state outside: the same calls give
 // the same findings. All times are unix nanoseconds of event time. It is shown
-// records in order of arrival, none older than the lateness; what it ends up
+// records in order of arrival, none older than the lateness but its Ends; what it ends up
 // finding must not depend on that order.
 type Algorithm interface {
 	// Observe takes in one record and reports whether it matters: records that do

@@ -26,6 +26,7 @@ type told struct {
 	*Story
 	rules   []rule.Rule
 	engines *engines
+	delay   time.Duration // MaxDelay of the engine
 }
 
 // engines are kept from story to story: to compile the rules takes longer than
@@ -86,10 +87,10 @@ func ownRules(t *testing.T, content []byte) ([]rule.Rule, []byte) {
 // options are those of the engine that plays the story, and a name for them.
 func (s told) options() (options engine.Options, name string) {
 	options = engine.Options{
-		Lateness: time.Duration(s.Input.Options.Lateness),
-		Waiting:  s.Input.Options.Waiting, OpenVerdicts: s.Input.Options.OpenVerdicts,
+		Lateness: time.Duration(s.Input.Options.Lateness), MaxDelay: s.delay,
+		Waiting: s.Input.Options.Waiting, OpenVerdicts: s.Input.Options.OpenVerdicts,
 	}
-	return options, fmt.Sprint(options.Lateness, options.Waiting, options.OpenVerdicts)
+	return options, fmt.Sprint(options.Lateness, options.MaxDelay, options.Waiting, options.OpenVerdicts)
 }
 
 func (s told) engine(t *testing.T) *engine.Engine {
@@ -298,4 +299,46 @@ func (s told) withdrawn(v verdict.Verdict) bool {
 		}
 	}
 	return false
+}
+
+// TestAnEndThatComesLateStillEnds: an agent that had no CPU sends the ends of what stood 20 s after they
+// happened. What they end is over then, as it would have been, whatever was told of it in the meantime.
+func TestAnEndThatComesLateStillEnds(t *testing.T) {
+	tried := 0
+	each(t, func(t *testing.T, s told) {
+		s.delay = 15 * time.Minute
+		arrivals := s.Input.arrivals()
+		first := slices.IndexFunc(arrivals, s.ends)
+		if first < 0 || slices.ContainsFunc(arrivals[first:], func(a arrival) bool { return !s.ends(a) }) {
+			return // nothing ends, or what came later may depend on it
+		}
+		tried++
+		want := s.stands(t, arrivals)
+		for i := range arrivals[first:] {
+			arrivals[first+i].at = arrivals[first+i].time.Add(20 * time.Second)
+		}
+		require.Equal(t, want, s.stands(t, arrivals))
+	})
+	require.Greater(t, tried, 10, "the test sees something")
+}
+
+// ends reports whether a record is one that a detector takes however late it comes.
+func (s told) ends(a arrival) bool {
+	return slices.ContainsFunc(s.rules, func(r rule.Rule) bool { return r.Detect != nil && slices.Contains(r.Detect.Ends, a.record.Log) })
+}
+
+// stands are the verdicts of a story that are open at last.
+func (s told) stands(t *testing.T, arrivals []arrival) (all []string) {
+	t.Helper()
+	e := s.engine(t)
+	verdicts, err := s.play(e, arrivals, last(arrivals).Add(10*time.Second))
+	require.NoError(t, err)
+	s.done(e)
+	for _, v := range verdicts {
+		if v.Status == verdict.Open {
+			all = append(all, v.Pattern+": "+v.Headline)
+		}
+	}
+	slices.Sort(all)
+	return all
 }
