@@ -85,7 +85,7 @@ type Verdict struct {
 	Updated  time.Time  `json:"updated"` // event time of the newest evidence
 	Resolved *time.Time `json:"resolved,omitempty"`
 	// GoesOn is how bad the worst is that a resolved verdict led to, which is certain and not over: a rank that
-	// died of it, a job that stands still. Empty where nothing is.
+	// died of it, a job that stands still. Empty where nothing is, and for information, such as that somebody ended the job.
 	GoesOn Severity `json:"goes_on,omitempty"`
 
 	Headline    string `json:"headline"`

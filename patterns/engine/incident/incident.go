@@ -161,10 +161,11 @@ func (n *Node) Explained(visit func(Verdict)) {
 }
 
 // GoesOn is how bad the worst is that n explains, is sure, and is not over; "" where nothing is. What is
-// trusted less than n keeps nobody awake.
+// trusted less than n keeps nobody awake, nor does information, such as that somebody ended the job.
 func (n *Node) GoesOn() (worst verdict.Severity) {
 	n.Explained(func(v Verdict) {
-		if severity := v.Severity(); v.Resolved() == 0 && !v.Expired() && v.Sure() && v.Trust() >= n.verdict.Trust() && severity.Compare(worst) > 0 {
+		lasts := v.Resolved() == 0 && !v.Expired() && v.Sure() && v.Trust() >= n.verdict.Trust()
+		if severity := v.Severity(); lasts && severity != verdict.Info && severity.Compare(worst) > 0 {
 			worst = severity
 		}
 	})
