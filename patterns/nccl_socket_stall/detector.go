@@ -166,7 +166,9 @@ func (d *detector) observeWatched(r *rule.Record) bool {
 	}
 	j.Watched = with(j.Watched, record.Host, r.Time)
 	j.Moving = with(j.Moving, record.Host, record.Moving)
-	j.Changed = true
+	if j.Changed = true; record.Moving != 0 {
+		j.ends(r.Time)
+	}
 	return true
 }
 

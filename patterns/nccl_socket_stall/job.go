@@ -51,12 +51,16 @@ type told struct {
 // take notes what a record of the job means for its conclusion.
 func (j *job) take(r *socketstall.Record) {
 	j.Changed = true
-	if !r.Ended() {
-		return
+	if r.Ended() {
+		j.ends(r.Time)
 	}
-	j.Ended = max(j.Ended, r.Time)
+}
+
+// ends notes that stalls of the job ended then.
+func (j *job) ends(at int64) {
+	j.Ended = max(j.Ended, at)
 	if j.Thaw == 0 {
-		j.Thaw = r.Time
+		j.Thaw = at
 	}
 }
 
