@@ -146,8 +146,8 @@ fuzz: gotestsum ## Every fuzz target for FUZZTIME
 	$(JSON) tools/fuzz.sh $(FUZZTIME)
 
 .PHONY: attack
-attack: gotestsum ## The state of an agent: damaged 1,000 times, killed 500 times, started 200 times on a full disk; 100,000 verdicts under kill -9; what 50 killed agents leave in the kernel (as root)
-	$(JSON) bash -c 'go test -json -timeout 2h -run TestState ./distro/internal/command -state-rounds 1000; state=$$?; go test -json -timeout 2h -run Attack ./extensions/historyextension/internal/store -history-verdicts 100000 -history-rounds 1000 || state=$$?; go test -json -timeout 2h -run KilledAgent ./distro/internal/acceptance -kills 50 && exit $$state'
+attack: gotestsum ## The state of an agent: damaged 1,000 times, killed 500 times, started 200 times on a full disk; 100,000 verdicts under kill -9; a restart, a save and a stranger's word at each record of each story; what 50 killed agents leave in the kernel (as root)
+	$(JSON) bash -c 'go test -json -timeout 2h -run TestState ./distro/internal/command -state-rounds 1000; state=$$?; go test -json -timeout 2h -run Attack ./extensions/historyextension/internal/store -history-verdicts 100000 -history-rounds 1000 || state=$$?; go test -json -timeout 2h -run 'Restart|Saved|Weaker' ./patterns/story -every || state=$$?; go test -json -timeout 2h -run KilledAgent ./distro/internal/acceptance -kills 50 && exit $$state'
 
 .PHONY: jitter
 jitter: ## Tests while statements of the code wait now and then, as on a busy machine: a hasty test fails (SEEDS=4,5, PACKAGES=./receivers/... for some)

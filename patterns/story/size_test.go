@@ -1,6 +1,7 @@
 package story
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -49,7 +50,7 @@ func TestVerdictsAboutScatteredRanksAreSmall(t *testing.T) {
 		require.EqualValues(t, len(v.BlastRadius), count.Int())
 	}
 	each(t, func(t *testing.T, s told) {
-		s.scatter(sets)
+		s = s.scattered(sets)
 		s.eachVerdict(t, func(_ time.Time, v verdict.Verdict) {
 			if len(v.BlastRadius) == 0 {
 				return
@@ -70,10 +71,14 @@ func TestVerdictsAboutScatteredRanksAreSmall(t *testing.T) {
 	require.Greater(t, len(patterns), 10)
 }
 
-// scatter puts other ranks where the records of the story have a list of them.
-func (s told) scatter(sets []verdict.Ranks) {
+// scattered is the story with other ranks where its records have a list of them.
+func (s told) scattered(sets []verdict.Ranks) told {
 	n := 0
+	story := *s.Story
+	story.Input.Records = slices.Clone(s.Input.Records)
+	s.Story = &story
 	for i := range s.Input.Records {
+		s.Input.Records[i].Attributes = maps.Clone(s.Input.Records[i].Attributes)
 		for key, value := range s.Input.Records[i].Attributes {
 			list, ok := value.([]any)
 			if !ok || !strings.HasSuffix(key, "ranks") || len(list) < 2 {
@@ -88,4 +93,5 @@ func (s told) scatter(sets []verdict.Ranks) {
 			s.Input.Records[i].Attributes[key] = other
 		}
 	}
+	return s
 }
