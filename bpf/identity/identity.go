@@ -78,8 +78,8 @@ type Exit struct {
 	CoreDump bool // the kernel was asked to write a core
 	// OOMVictim is true when the kernel's OOM killer had marked it.
 	OOMVictim bool
-	// Helper is true for what a launch script ran beside the rank: grep, a health check.
-	// Its end is not the rank's, and it has no RankPID.
+	// Helper is true for what a launch script ran beside the rank: grep, a health check; and for
+	// a wrapper that its rank has outlived. Its end is not the rank's, and it has no RankPID.
 	Helper bool
 	// Signalled is the signal that explains the end: the one that ended the process, or
 	// one that had asked it to end at most two minutes before. Its Number is 0 when none
@@ -135,6 +135,13 @@ type Candidates interface {
 type Place struct {
 	Rank, WorldSize int
 	Rendezvous      string // the same for all ranks of the job, another for each job
+}
+
+// Members is a Resolver that is told who takes part in a job: under a wrapper the outermost process of a
+// rank does not.
+type Members interface {
+	// Joined says that a process of a rank has connections of collectives.
+	Joined(p Process)
 }
 
 // Stops is a Resolver that can also say what stopped a process.

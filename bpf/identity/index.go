@@ -29,7 +29,7 @@ type record struct {
 
 	launcher string    // as in launch
 	outside  bool      // it was started in the container of a rank, by somebody outside
-	work     work      // what it does, of one in a launch script that has lived long
+	work     work      // what it does, as far as that was asked or told
 	askAgain uint64    // when that is asked again
 	starts   bool      // it has started other programs of its rank
 	launched *siblings // with whom it was started for its rank, nil for none
@@ -125,7 +125,7 @@ func (t *table) put(r *record, now uint64) {
 	if old := t.exact(r.PID, r.startNS); old != nil {
 		r.endNS, r.told, r.launched = old.endNS, old.told, old.launched
 		if r.program == old.program {
-			r.children = old.children
+			r.children, r.work, r.starts = old.children, old.work, old.starts
 		}
 		if old.startNS > r.startNS { // not cut to a tick
 			r.startNS, r.StartTime = old.startNS, old.StartTime

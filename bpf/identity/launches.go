@@ -81,13 +81,14 @@ type waitingEnd struct {
 	long     bool // it lived long, and had no library of a training
 }
 
-// work is what one that has lived long does, by what it has mapped.
+// work is what a process does, by what it has mapped once it has lived long, and by its connections.
 type work uint8
 
 const (
 	unknownWork work = iota // nobody has asked yet, or it starts other programs, which may train
 	otherWork
 	training
+	member // it takes part in the collectives of its job, as a receiver has seen
 )
 
 // trains are libraries that a training has mapped, and what prepares it or waits for it has not.
@@ -100,7 +101,7 @@ var trains = []string{
 func (l *launches) unasked(now uint64) (pids []uint32) {
 	l.order.Each(func(g *siblings) {
 		for _, r := range g.living {
-			if r.work != training && !r.starts && r.startNS+uint64(longLived) <= now && r.askAgain <= now {
+			if r.work < training && !r.starts && r.startNS+uint64(longLived) <= now && r.askAgain <= now {
 				r.askAgain = now + (now - r.startNS) // its libraries may be slow to load
 				pids = append(pids, r.PID)
 			}
@@ -129,7 +130,7 @@ func (t *Tracker) askWork(now uint64) {
 			does = training
 		}
 		t.mu.Lock()
-		if r := t.table.at(pid, now); r != nil && r.alive() && r.startNS+uint64(longLived) <= now {
+		if r := t.table.at(pid, now); r != nil && r.alive() && r.work != member && r.startNS+uint64(longLived) <= now {
 			r.work = does
 		}
 		t.mu.Unlock()
@@ -299,7 +300,7 @@ func (g *siblings) endedBefore(r *record, e Exit, lived uint64, l *launches) {
 
 // trains reports whether one of those that live trains.
 func (g *siblings) trains() bool {
-	return slices.ContainsFunc(g.living, func(r *record) bool { return r.work == training })
+	return slices.ContainsFunc(g.living, func(r *record) bool { return r.work >= training })
 }
 
 // beside reports whether the rank of g lives in the same container under another parent: g

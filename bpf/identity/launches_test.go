@@ -33,7 +33,7 @@ func nobody(*record, uint64) bool { return false }
 // rank, 11 a subshell of it.
 type line struct {
 	at          float64
-	does        string // exec, exit
+	does        string // exec, exit, joins
 	pid, parent uint32
 	status      uint32
 	comm        string
@@ -73,7 +73,9 @@ func playInto(tracker *Tracker, lines []signalledLine) {
 		}
 		e := event{pid: l.pid, parentPID: l.parent, startNS: scriptNS(began[l.pid]), timeNS: scriptNS(l.at), status: l.status, comm: l.comm, whole: true, environ: block(l.environ...), signals: l.signals}
 		tracker.launches.expire(e.timeNS)
-		if l.does == "exec" {
+		if l.does == "joins" {
+			tracker.Joined(Process{PID: l.pid, StartNS: e.startNS})
+		} else if l.does == "exec" {
 			f := facts{pid: e.pid, parentPID: e.parentPID, startNS: e.startNS, comm: e.comm, launch: parseEnviron(e.environ)}
 			r := tracker.put(f, tracker.parent(e.parentPID, e.timeNS, maxAncestors))
 			r.work = map[string]work{"python": training, "wait": otherWork, "stage": otherWork, "rsync": otherWork}[l.comm]

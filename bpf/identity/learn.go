@@ -82,7 +82,13 @@ func (t *Tracker) onExit(e *event) {
 		r.asked = &asked
 	}
 	before := t.table.at(e.parentPID, e.timeNS)
-	if ended := t.passOn(r, exit, before); r.IsRank() || r.launched != nil {
+	if to := t.outlives(r, before); to != nil {
+		t.handOn(r, to)
+		if !exit.Inherited {
+			exit = helper(exit)
+		}
+		t.launches.tell(exit)
+	} else if ended := t.passOn(r, exit, before); r.IsRank() || r.launched != nil {
 		t.launches.ended(r, ended)
 	}
 	t.launches.parentEnded(r, before, exit)
@@ -145,8 +151,9 @@ func (t *Tracker) adopt(r *record) {
 	if !r.IsRank() || r.Inherited || r.byCalls {
 		return
 	}
-	if before := t.table.exact(r.PID, r.startNS); before != nil && before.Inherited && before.Rank == r.Rank && before.WorldSize == r.WorldSize && !r.startedBy(before) {
+	if before := t.table.exact(r.PID, r.startNS); before != nil && (before.Inherited || before.RankPID != r.PID) && before.Rank == r.Rank && before.WorldSize == r.WorldSize && !r.startedBy(before) {
 		r.complete(&before.Process)
+		r.Inherited = before.Inherited // not of one that has outlived its wrapper
 		return
 	}
 	if r.ParentPID > 1 {

@@ -48,6 +48,7 @@ var (
 	_ identity.Resolver   = (*identityExtension)(nil)
 	_ identity.Stops      = (*identityExtension)(nil)
 	_ identity.Candidates = (*identityExtension)(nil)
+	_ identity.Members    = (*identityExtension)(nil)
 	_ heartbeat.Watcher   = (*identityExtension)(nil)
 	_ peer.Domains        = (*identityExtension)(nil)
 )
@@ -189,6 +190,13 @@ func (x *identityExtension) Unranked() []identity.Process {
 func (x *identityExtension) Ranked(p identity.Process, is identity.Place) {
 	if t, ok := x.current().(identity.Candidates); ok {
 		t.Ranked(p, is)
+	}
+}
+
+// Joined implements identity.Members.
+func (x *identityExtension) Joined(p identity.Process) {
+	if t, ok := x.current().(identity.Members); ok {
+		t.Joined(p)
 	}
 }
 

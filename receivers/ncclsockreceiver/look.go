@@ -35,7 +35,9 @@ func (w *watcher) look(ctx context.Context, s source) error {
 	w.over.Add(uint64(w.snapshot.Over))
 	w.telemetry.ReceiverNcclsockProcessesSkipped.Add(ctx, int64(w.snapshot.Unreadable))
 	round := w.round(owners)
-	w.tell(w.tracker.Observe(round), w.tracker.Watched(), round.Processes)
+	events := w.tracker.Observe(round)
+	w.joined()
+	w.tell(events, w.tracker.Watched(), round.Processes)
 	w.learned.Note(round.Time, w.resolver, w.tracker.Memory)
 	counters := w.tracker.Counters()
 	w.counters.Store(&counters)
@@ -77,6 +79,16 @@ func (w *watcher) round(owners []identity.Process) *stall.Round {
 	}
 	w.proc.Keep(func(pid uint32) bool { _, alive := r.Processes[pid]; return alive })
 	return r
+}
+
+// joined tells the identity extension which processes take part in their jobs.
+func (w *watcher) joined() {
+	fresh := w.tracker.Joined()
+	if members, ok := w.resolver.(identity.Members); ok {
+		for _, p := range fresh {
+			members.Joined(p)
+		}
+	}
 }
 
 // stoppers says of processes that are stopped, or whose child is, by which signal, where that is

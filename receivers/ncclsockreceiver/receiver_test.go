@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -240,4 +241,35 @@ func TestEventSwitchedOffIsNotEmitted(t *testing.T) {
 	b.look(t, 8)
 	stop(t, receivers)
 	require.Empty(t, b.Records)
+}
+
+// members is a resolver that is told who takes part in a job.
+type members struct {
+	*probereceivertest.Resolver
+	joined chan identity.Process
+}
+
+func (m *members) Joined(p identity.Process) { m.joined <- p }
+
+func TestTheIdentityExtensionIsToldWhoTakesPartInAJob(t *testing.T) {
+	b := newBench(t)
+	m := &members{b.Resolver, make(chan identity.Process, 2)}
+	b.Host.Extensions[probereceivertest.IdentityID] = m
+	b.Resolver.Know(rank(42, 3), rank(43, 4))
+	receivers := b.start(t)
+	connection := func(pid uint32, cookie uint64, local, remote string) ncclsock.Socket {
+		s := unread()
+		s.PID, s.Cookie, s.Local, s.Remote, s.ReceiveQueueBytes = pid, cookie, netip.MustParseAddrPort(local), netip.MustParseAddrPort(remote), 0
+		return s
+	}
+	to, from := connection(42, 7, "10.0.0.3:41000", "10.0.0.3:42000"), connection(43, 8, "10.0.0.3:42000", "10.0.0.3:41000")
+	store := connection(43, 9, "10.0.0.3:41001", "10.0.0.1:29500")
+	b.source.set(nil, store)
+	b.look(t, 2)
+	to.BytesSent, from.BytesReceived, from.BytesRead = 100, 148, 148
+	b.source.set(nil, store, to, from)
+	b.look(t, 3)
+	require.Equal(t, []uint32{42, 43}, slices.Sorted(slices.Values([]uint32{(<-m.joined).PID, (<-m.joined).PID})))
+	stop(t, receivers)
+	require.Empty(t, m.joined, "once")
 }

@@ -66,6 +66,8 @@ func (rs ranks) look(seen []*socket, c *clock) {
 		case s.kind.Collective():
 			s.rank.look(s, c)
 			s.rank.carry(s)
+		case s.kind == socketstall.Bootstrap, s.kind == socketstall.Proxy:
+			s.rank.communicates = true
 		case s.kind == socketstall.Other:
 			s.rank.elsewhere += s.change.sent + s.change.received
 		}
@@ -87,6 +89,9 @@ type rank struct {
 	moves bool          // data has moved on a collective socket since
 
 	known, movedBefore bool // a tracker before this knew it, and that it had moved data
+
+	communicates bool // it has had sockets of a communicator, whose data may go another way
+	joined       bool // it was told that it takes part in its job
 
 	haltedAt time.Duration // the last snapshot before it was halted; never if it was when it was met
 
@@ -111,6 +116,9 @@ func (r *rank) isNew(c *clock) bool { return r.metAt == c.now && !r.known }
 
 // hasMoved reports whether it has moved data of its job.
 func (r *rank) hasMoved() bool { return r.movedBefore || r.moved != never }
+
+// joins reports whether it takes part in the collectives of its job.
+func (r *rank) joins() bool { return r.communicates || r.hasMoved() }
 
 // begin starts a snapshot.
 func (r *rank) begin(p Process, c *clock) {

@@ -1,6 +1,7 @@
 package stall
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -568,4 +569,29 @@ func TestTheLongestStallOfASeries(t *testing.T) {
 		s.meet(&e)
 	}
 	require.Equal(t, 3, s.Longest[""].Process.Rank)
+}
+
+// A process takes part in its job once data of collectives has moved, or it has connections of a communicator.
+// A connection to the store or to a server is none of these.
+func TestWhoTakesPartInAJobIsToldOnce(t *testing.T) {
+	w := newWorld(t, 3, Defaults())
+	joined := func() (ranks []int) {
+		w.pass(time.Second)
+		w.look()
+		for _, p := range w.tracker.Joined() {
+			ranks = append(ranks, p.Rank)
+		}
+		slices.Sort(ranks)
+		return ranks
+	}
+	w.add(2, 900, "10.0.0.3:41000", "10.0.0.1:29500")
+	w.add(2, 901, "10.0.0.3:41001", "10.9.0.1:443")
+	require.Empty(t, joined())
+	w.links[0].send(100, 0)
+	require.Equal(t, []int{0, 1}, joined())
+	w.links[0].send(100, 0)
+	require.Empty(t, joined())
+	proxy := w.add(2, 902, "10.0.0.3:41002", "10.0.0.1:41003")
+	proxy.Handshake = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, magicNCCL), typeProxy)
+	require.Equal(t, []int{2}, joined())
 }

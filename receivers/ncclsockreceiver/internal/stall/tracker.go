@@ -118,6 +118,17 @@ func (t *Tracker) Wanted(pid uint32) bool {
 // theirs, and again after a while.
 func (t *Tracker) Watched() []Watched { return t.jobs.watched(&t.clock) }
 
+// Joined are the processes that were not seen before to take part in the collectives of their job.
+func (t *Tracker) Joined() (fresh []identity.Process) {
+	for _, r := range t.ranks {
+		if !r.joined && r.joins() {
+			r.joined = true
+			fresh = append(fresh, r.now.Process)
+		}
+	}
+	return fresh
+}
+
 // Observe takes the next snapshot and returns the stalls that began, are due
 // for repetition, changed or ended. Data flows one way: processes, their sockets,
 // what these are for and moved, what that says of ranks and jobs, what is wrong,

@@ -1,0 +1,70 @@
+//go:build linux && (amd64 || arm64)
+
+package identity
+
+// A wrapper that ends first, killed or by itself, ends no rank: the process that takes part in the
+// collectives of the job lives on, and is the rank.
+
+// Joined implements Members. Where the outermost process of its rank has ended before, and that was told
+// as the end of the rank, the process is the rank, started again as far as anybody can tell.
+func (t *Tracker) Joined(p Process) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.table.exact(p.PID, p.StartNS)
+	if r == nil || !r.alive() || !r.IsRank() {
+		return
+	}
+	r.work = member
+	if !r.Inherited || r.byCalls {
+		return
+	}
+	if outermost := t.table.at(r.RankPID, r.startNS); outermost == nil || outermost.alive() || outermost.work == member || t.hasProcess(r) {
+		return
+	}
+	r.Inherited, r.RankPID, r.RankStart = false, r.PID, r.StartTime
+	t.memory.keep(r)
+	for _, below := range t.below(r) {
+		if below.Inherited && below.Rank == r.Rank {
+			below.RankPID, below.RankStart = r.RankPID, r.RankStart
+		}
+	}
+}
+
+// hasProcess reports whether another process lives whose end is that of r's rank.
+func (t *Tracker) hasProcess(r *record) (has bool) {
+	t.table.queues[livingRank].Each(func(o *record) {
+		has = has || !o.Inherited && o.RankPID == r.RankPID && o.Rank == r.Rank
+	})
+	return has
+}
+
+// outlives is the process that takes part in the job for the rank of r, where r has only wrapped it and it
+// lives on; nil for none. Each process between them lives, or has been a wrapper: what lives on of a rank that
+// has died, as a worker does for seconds, is none. The first process of a container takes all others with it.
+func (t *Tracker) outlives(r, parent *record) *record {
+	if !r.IsRank() || !r.starts || r.work == member || r.ContainerID != "" && (parent == nil || parent.ContainerID != r.ContainerID) {
+		return nil
+	}
+	for _, below := range t.below(r) {
+		if below.work == member && below.Inherited && below.RankPID == r.RankPID {
+			return below
+		}
+	}
+	return nil
+}
+
+// handOn makes a process that outlives r what r was: a child of r's parent, and where r was the outermost of its
+// rank, the one whose end is the rank's. It is the same start of the rank.
+func (t *Tracker) handOn(r, to *record) {
+	to.ParentPID = r.ParentPID
+	if r.Inherited {
+		return
+	}
+	to.Inherited = false
+	t.memory.keep(to)
+	if g := r.launched; g != nil {
+		g.forget(r)
+		r.launched, to.launched = nil, g
+		g.living = append(g.living, to)
+	}
+}
