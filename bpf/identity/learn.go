@@ -98,7 +98,7 @@ func (t *Tracker) onExit(e *event) {
 func (t *Tracker) passOn(r *record, e Exit, parent *record) Exit {
 	passed := r.passed(&e, interpreter(r.program))
 	if passed == nil && r.IsRank() {
-		e.Child = r.crashed(&e)
+		e.Child = t.crashed(r, &e)
 	}
 	r.children = nil
 	of := &e

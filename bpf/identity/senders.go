@@ -104,16 +104,20 @@ func (e *Exit) failedByItself() bool {
 
 // startedBy reports whether the sender is an ancestor of the outermost process of r's rank.
 func (t *Tracker) startedBy(r *record, s *sent) bool {
-	at := r
 	if outermost := t.table.at(r.RankPID, r.startNS); r.RankPID != 0 && outermost != nil {
-		at = outermost
+		r = outermost
 	}
+	return t.descends(r, s.pid, s.startNS)
+}
+
+// descends reports whether that process is an ancestor of r.
+func (t *Tracker) descends(r *record, pid uint32, startNS uint64) bool {
 	for range maxAncestors {
-		parent := at.ParentPID
-		if parent == s.pid {
-			return s.startNS <= at.startNS
+		parent := r.ParentPID
+		if parent == pid {
+			return startNS <= r.startNS
 		}
-		if at = t.table.at(parent, at.startNS); at == nil {
+		if r = t.table.at(parent, r.startNS); r == nil {
 			return false
 		}
 	}

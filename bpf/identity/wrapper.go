@@ -39,7 +39,11 @@ type Child struct {
 	PID    uint32
 	Comm   string
 	Signal int
+	By     Sender // who sent it, as far as that is known
 }
+
+// SentByAnother reports whether another process sent the signal that ended it.
+func (c *Child) SentByAnother() bool { return c.By.PID != 0 && c.By.Relation != RelationItself }
 
 // childEnd is how a child of a rank's process failed.
 type childEnd struct {
@@ -98,8 +102,9 @@ func (c *childEnd) accountsFor(e *Exit, after time.Duration, python bool) bool {
 }
 
 // crashed returns the child whose crash a rank may have ended of, nil for none: the last one before a
-// status of its own. What its own job or its launcher killed did not crash.
-func (r *record) crashed(e *Exit) *Child {
+// status of its own. What the rank killed, or another process of its job, did not crash. What an ancestor
+// of the rank killed alone counts: who ends a job asks the rank, too.
+func (t *Tracker) crashed(r *record, e *Exit) *Child {
 	if r.children == nil || e.Signal != 0 || e.Code == 0 || e.Signalled.Number != 0 {
 		return nil
 	}
@@ -108,11 +113,19 @@ func (r *record) crashed(e *Exit) *Child {
 		if c.Signal == 0 || !c.crashed() || r.endNS-min(r.endNS, c.endNS) > uint64(noticing) {
 			continue
 		}
-		switch c.Signalled.Sender.Relation {
-		case RelationLauncher, RelationRank, RelationContainer, RelationScheduler, RelationFirst:
-		default:
-			return &Child{PID: c.PID, Comm: c.Comm, Signal: c.Signal}
+		by := Sender{Relation: c.Signalled.Sender.Relation}
+		if c.Signalled.Number == c.Signal {
+			by = c.Signalled.Sender
 		}
+		switch by.Relation {
+		case RelationContainer, RelationFirst:
+			continue
+		case RelationRank:
+			if !t.descends(r, by.PID, by.StartNS) {
+				continue
+			}
+		}
+		return &Child{PID: c.PID, Comm: c.Comm, Signal: c.Signal, By: by}
 	}
 	return nil
 }

@@ -169,20 +169,28 @@ func TestARankThatEndsAfterAChildCrashedNamesIt(t *testing.T) {
 	by := func(at float64, pid uint32) *signals {
 		return &signals{asked: asked{sent: sent{signal: 9, pid: pid, startNS: scriptNS(0), timeNS: scriptNS(at)}}}
 	}
+	child := func(signal int, relation Relation, sender uint32) *Child {
+		c := &Child{PID: 20, Comm: "pt_data_worker", Signal: signal}
+		if c.By.Relation, c.By.PID = relation, sender; sender != 0 {
+			c.By.StartNS = scriptNS(0)
+		}
+		return c
+	}
 	for name, tc := range map[string]struct {
 		worker signalledLine
 		at     float64
 		status uint32
 		want   *Child
 	}{
-		"a crash":                        {worker(20, 11, nil), 24, 1 << 8, &Child{20, "pt_data_worker", 11}},
-		"killed by a stranger":           {worker(20, 9, by(20, 70)), 20.5, 1 << 8, &Child{20, "pt_data_worker", 9}},
-		"killed by the rank":             {worker(20, 9, by(20, 10)), 20.5, 1 << 8, nil},
-		"asked to end":                   {worker(20, 15, nil), 20.5, 1 << 8, nil},
-		"it failed by a status":          {worker(20, 1<<8, nil), 20.5, 1 << 8, nil},
-		"long before":                    {worker(20, 11, nil), 40, 1 << 8, nil},
-		"the rank goes on and ends well": {worker(20, 11, nil), 21, 0, nil},
-		"the rank crashes, too":          {worker(20, 11, nil), 21, 11, nil},
+		"a crash":                         {worker(20, 11, nil), 24, 1 << 8, child(11, "", 0)},
+		"killed by a stranger":            {worker(20, 9, by(20, 70)), 20.5, 1 << 8, child(9, RelationOther, 70)},
+		"killed by what started the rank": {worker(20, 9, by(20, 1)), 20.5, 1 << 8, child(9, RelationLauncher, 1)},
+		"killed by the rank":              {worker(20, 9, by(20, 10)), 20.5, 1 << 8, nil},
+		"asked to end":                    {worker(20, 15, nil), 20.5, 1 << 8, nil},
+		"it failed by a status":           {worker(20, 1<<8, nil), 20.5, 1 << 8, nil},
+		"long before":                     {worker(20, 11, nil), 40, 1 << 8, nil},
+		"the rank goes on and ends well":  {worker(20, 11, nil), 21, 0, nil},
+		"the rank crashes, too":           {worker(20, 11, nil), 21, 11, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tracker := &Tracker{proc: newReader(t.TempDir()), table: newTable(100, DefaultRetention), host: "n1"}
@@ -199,6 +207,29 @@ func TestARankThatEndsAfterAChildCrashedNamesIt(t *testing.T) {
 	}
 }
 
+// What the shell kills that runs the rank did crash, as far as the rank can tell. What another process of the job
+// kills did not.
+func TestAChildThatItsRanksWrapperKilledIsNamed(t *testing.T) {
+	for sender, want := range map[uint32]bool{10: true, 30: false} {
+		tracker := &Tracker{proc: newReader(t.TempDir()), table: newTable(100, DefaultRetention), host: "n1"}
+		var got *Child
+		tracker.launches = newLaunches(func(e Exit) {
+			if e.PID == 11 {
+				got = e.Child
+			}
+		}, nobody)
+		by := &signals{asked: asked{sent: sent{signal: 9, pid: sender, startNS: scriptNS(0), timeNS: scriptNS(20)}}}
+		playInto(tracker, []signalledLine{
+			{line: line{0, "exec", 10, 1, 0, "bash", rank3()}}, {line: line{0, "exec", 30, 1, 0, "python3", []string{"RANK=4", "WORLD_SIZE=8", "JOB_ID=job"}}},
+			{line: line{1, "exec", 11, 10, 0, "python3", rank3()}}, {line{20, "exit", 12, 11, 9, "pt_data_worker", nil}, by}, {line: line{25, "exit", 11, 10, 1 << 8, "python3", nil}},
+		})
+		require.Equal(t, want, got != nil, "process %d", sender)
+		if want {
+			require.Equal(t, []any{RelationRank, sender}, []any{got.By.Relation, got.By.PID})
+		}
+	}
+}
+
 func TestAWrapperPassesOnThatAChildOfTheRankCrashed(t *testing.T) {
 	tracker := &Tracker{proc: newReader(t.TempDir()), table: newTable(100, DefaultRetention), host: "n1"}
 	var got Exit
@@ -211,7 +242,7 @@ func TestAWrapperPassesOnThatAChildOfTheRankCrashed(t *testing.T) {
 		{line: line{0, "exec", 10, 1, 0, "bash", rank3()}}, {line: line{1, "exec", 11, 10, 0, "python3", rank3()}}, {line: line{20, "exit", 12, 11, 11, "pt_data_worker", nil}},
 		{line: line{25, "exit", 11, 10, 1 << 8, "python3", nil}}, {line: line{25.01, "exit", 10, 1, 1 << 8, "bash", nil}},
 	})
-	require.Equal(t, []any{uint32(11), 1, &Wrapper{PID: 10, Comm: "bash", Code: 1}, &Child{12, "pt_data_worker", 11}}, []any{got.PID, got.Code, got.Wrapper, got.Child})
+	require.Equal(t, []any{uint32(11), 1, &Wrapper{PID: 10, Comm: "bash", Code: 1}, &Child{PID: 12, Comm: "pt_data_worker", Signal: 11}}, []any{got.PID, got.Code, got.Wrapper, got.Child})
 }
 
 func TestAProcessRemembersFewEndsOfItsChildren(t *testing.T) {

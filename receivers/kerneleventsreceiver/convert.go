@@ -115,6 +115,11 @@ func (c *converter) exit(e identity.Exit, observed time.Time) plog.Logs {
 		a.ProcessExitChildPid(int64(c.PID))
 		a.ProcessExitChildName(c.Comm)
 		a.ProcessExitChildSignalName(record.SignalName(c.Signal))
+		if c.SentByAnother() {
+			a.ProcessExitChildSenderPid(int64(c.By.PID))
+			a.ProcessExitChildSenderName(c.By.Comm)
+			a.ProcessExitChildSenderUserID(int64(c.By.UserID))
+		}
 	}
 	if e.Late {
 		a.TracecoreLate(true)
@@ -155,6 +160,9 @@ func describeExit(e identity.Exit) string {
 	}
 	if c := e.Child; c != nil {
 		fmt.Fprintf(&text, ", after its child %s (pid %d) was ended by %s", c.Comm, c.PID, record.SignalName(c.Signal))
+		if c.SentByAnother() {
+			fmt.Fprintf(&text, ", sent by %s", record.SentBy(identity.Signal{Number: c.Signal, Sender: c.By}))
+		}
 	}
 	if w := e.Wrapper; w != nil {
 		fmt.Fprintf(&text, "; %s (pid %d), which ran it, passed that on", w.Comm, w.PID)

@@ -161,12 +161,33 @@ func TestExitNamesTheWrapperThatPassedItOn(t *testing.T) {
 }
 
 func TestExitNamesTheChildThatCrashedBefore(t *testing.T) {
-	e := identity.Exit{Process: identity.Process{PID: 42, Comm: "python", Rank: 3}, Code: 1, Child: &identity.Child{PID: 50, Comm: "pt_data_worker", Signal: 11}}
-	got := newTestConverter().exit(e, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
-	require.Equal(t, "python (pid 42, rank 3) exited with status 1, after its child pt_data_worker (pid 50) was ended by SIGSEGV", got.Body().AsString())
-	said := got.Attributes().AsRaw()
-	maps.DeleteFunc(said, func(key string, _ any) bool { return !strings.HasPrefix(key, "process.exit.child.") })
-	require.Equal(t, map[string]any{"process.exit.child.pid": int64(50), "process.exit.child.name": "pt_data_worker", "process.exit.child.signal_name": "SIGSEGV"}, said)
+	itself := map[string]any{"process.exit.child.pid": int64(50), "process.exit.child.name": "pt_data_worker", "process.exit.child.signal_name": "SIGABRT"}
+	for name, tc := range map[string]struct {
+		child identity.Child
+		text  string
+		want  map[string]any
+	}{
+		"by itself": {identity.Child{Signal: 6, By: identity.Sender{Relation: identity.RelationItself, PID: 50, Comm: "pt_data_worker"}}, "was ended by SIGABRT", itself},
+		"by nobody": {identity.Child{Signal: 6}, "was ended by SIGABRT", itself},
+		"by what started the rank": {
+			identity.Child{Signal: 9, By: identity.Sender{Relation: identity.RelationLauncher, PID: 7, Comm: "bash", UserID: 1000}}, "was ended by SIGKILL, sent by bash (pid 7) of user 1000",
+			map[string]any{
+				"process.exit.child.pid": int64(50), "process.exit.child.name": "pt_data_worker", "process.exit.child.signal_name": "SIGKILL",
+				"process.exit.child.sender.pid": int64(7), "process.exit.child.sender.name": "bash", "process.exit.child.sender.user_id": int64(1000),
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			child := tc.child
+			child.PID, child.Comm = 50, "pt_data_worker"
+			e := identity.Exit{Process: identity.Process{PID: 42, Comm: "python", Rank: 3}, Code: 1, Child: &child}
+			got := newTestConverter().exit(e, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
+			require.Equal(t, "python (pid 42, rank 3) exited with status 1, after its child pt_data_worker (pid 50) "+tc.text, got.Body().AsString())
+			said := got.Attributes().AsRaw()
+			maps.DeleteFunc(said, func(key string, _ any) bool { return !strings.HasPrefix(key, "process.exit.child.") })
+			require.Equal(t, tc.want, said)
+		})
+	}
 }
 
 func TestExitSaysWhoSentTheSignal(t *testing.T) {

@@ -670,7 +670,7 @@ type ProcessExit struct {
 
 // ProcessExit begins a record.
 func (b *LogsBuilder) ProcessExit(head record.Head) ProcessExit {
-	return ProcessExitOn(b.Begin(EventProcessExit, 44, head))
+	return ProcessExitOn(b.Begin(EventProcessExit, 47, head))
 }
 
 // ProcessExitOn writes the attributes there.
@@ -696,6 +696,21 @@ func (a ProcessExit) ProcessExitChildName(v string) { a.attributes.Text("process
 // ProcessExitChildPid sets process.exit.child.pid: That child, in the initial pid namespace.
 func (a ProcessExit) ProcessExitChildPid(v int64) { a.attributes.Int("process.exit.child.pid", v) }
 
+// ProcessExitChildSenderName sets process.exit.child.sender.name: Name of the process that sent that signal. Absent where the kernel sent it, or the child itself.
+func (a ProcessExit) ProcessExitChildSenderName(v string) {
+	a.attributes.Text("process.exit.child.sender.name", v)
+}
+
+// ProcessExitChildSenderPid sets process.exit.child.sender.pid: That process, in the initial pid namespace.
+func (a ProcessExit) ProcessExitChildSenderPid(v int64) {
+	a.attributes.Int("process.exit.child.sender.pid", v)
+}
+
+// ProcessExitChildSenderUserID sets process.exit.child.sender.user_id: Its user, in the initial user namespace.
+func (a ProcessExit) ProcessExitChildSenderUserID(v int64) {
+	a.attributes.Int("process.exit.child.sender.user_id", v)
+}
+
 // ProcessExitChildSignalName sets process.exit.child.signal_name: Signal that ended it.
 func (a ProcessExit) ProcessExitChildSignalName(v string) {
 	a.attributes.Text("process.exit.child.signal_name", v)
@@ -707,7 +722,7 @@ func (a ProcessExit) ProcessExitCode(v int64) { a.attributes.Int("process.exit.c
 // ProcessExitCoreDump sets process.exit.core_dump: The kernel was asked to write a core.
 func (a ProcessExit) ProcessExitCoreDump(v bool) { a.attributes.Bool("process.exit.core_dump", v) }
 
-// ProcessExitHelper sets process.exit.helper: A launch script ran the process beside the rank (grep, a health check); its end is not the rank's. Absent for all others.
+// ProcessExitHelper sets process.exit.helper: A launch script ran the process beside the rank (grep, a health check), or it is a wrapper that its rank has outlived; its end is not the rank's. Absent for all others.
 func (a ProcessExit) ProcessExitHelper(v bool) { a.attributes.Bool("process.exit.helper", v) }
 
 // ProcessExitInheritedIdentity sets process.exit.inherited_identity: The process has its identity from an ancestor (a worker of a rank).
