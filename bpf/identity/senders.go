@@ -74,11 +74,15 @@ func (t *Tracker) signalTo(r *record, s *sent, itself bool) Signal {
 // relation is how another process, nil when it is not known, stands to r.
 func (t *Tracker) relation(r *record, s *sent, sender *record) Relation {
 	root := s.userID == 0
+	above := t.startedBy(r, s)
 	switch {
-	case t.startedBy(r, s):
+	case above > 0:
 		outside := sender != nil && sender.ContainerID == "" && s.flags&sentFromHost != 0
 		if root && outside && s.flags&sentAcrossUsers != 0 {
 			return RelationScheduler
+		}
+		if above > 1 {
+			return RelationAncestor
 		}
 		return RelationLauncher
 	case sender != nil && sender.IsRank() && sender.sameJob(&r.Process):
@@ -102,26 +106,27 @@ func (e *Exit) failedByItself() bool {
 	}
 }
 
-// startedBy reports whether the sender is an ancestor of the outermost process of r's rank.
-func (t *Tracker) startedBy(r *record, s *sent) bool {
+// startedBy is how many generations the sender is above the outermost process of r's rank: 1 for what started
+// it, 0 where it is no ancestor.
+func (t *Tracker) startedBy(r *record, s *sent) int {
 	if outermost := t.table.at(r.RankPID, r.startNS); r.RankPID != 0 && outermost != nil {
 		r = outermost
 	}
-	return t.descends(r, s.pid, s.startNS)
+	return t.above(r, s.pid, s.startNS)
 }
 
-// descends reports whether that process is an ancestor of r.
-func (t *Tracker) descends(r *record, pid uint32, startNS uint64) bool {
-	for range maxAncestors {
+// above is how many generations that process is above r, 0 where it is no ancestor.
+func (t *Tracker) above(r *record, pid uint32, startNS uint64) int {
+	for n := range maxAncestors {
 		parent := r.ParentPID
-		if parent == pid {
-			return startNS <= r.startNS
+		if parent == pid && startNS <= r.startNS {
+			return n + 1
 		}
-		if r = t.table.at(parent, r.startNS); r == nil {
-			return false
+		if r = t.table.at(parent, r.startNS); parent == pid || r == nil {
+			return 0
 		}
 	}
-	return false
+	return 0
 }
 
 // sameJob reports whether two processes are of one job.

@@ -339,3 +339,33 @@ func TestFloodOfSignalsCostsNobodyElse(t *testing.T) {
 	require.Zero(t, tracker.Stats().Dropped)
 	require.Less(t, tracker.Stats().Events-events, uint64(50_000), "signals do not leave the kernel by themselves")
 }
+
+// Of the ancestors of a rank one has started it.
+func TestWhatStartedARankIsToldFromItsOtherAncestors(t *testing.T) {
+	for sender, want := range map[uint32]Relation{
+		7: RelationLauncher, // torchrun
+		6: RelationAncestor, // its shell
+		5: RelationAncestor,
+		1: RelationAncestor,
+		8: RelationRank, // the wrapper of the rank, which has its environment
+		9: RelationOther,
+	} {
+		for pid, parent := range map[uint32]uint32{20: 8, 21: 20, 8: 7} { // the rank, a worker of it, and its wrapper
+			if pid == sender {
+				continue
+			}
+			tracker := &Tracker{proc: newReader(t.TempDir()), table: newTable(100, DefaultRetention), host: "n1"}
+			var got Sender
+			tracker.launches = newLaunches(func(e Exit) { got = e.Signalled.Sender }, nobody)
+			begin := func(pid, parent uint32, comm string, environ ...string) signalledLine {
+				return signalledLine{line: line{0, "exec", pid, parent, 0, comm, environ}}
+			}
+			by := &signals{asked: asked{sent: sent{signal: 9, pid: sender, startNS: scriptNS(0), userID: 1000, timeNS: scriptNS(20)}}}
+			playInto(tracker, []signalledLine{
+				begin(5, 1, "sshd"), begin(6, 5, "bash"), begin(7, 6, "torchrun"), begin(9, 5, "bash"), begin(8, 7, "sh", rank3()...), begin(20, 8, "python", rank3()...),
+				begin(21, 20, "worker", rank3()...), {line{20, "exit", pid, parent, 9, "x", nil}, by},
+			})
+			require.Equal(t, []any{want, sender}, []any{got.Relation, got.PID}, "of process %d to %d", sender, pid)
+		}
+	}
+}

@@ -43,8 +43,10 @@ const (
 	// RelationScheduler is what started the rank as root of the machine and under another
 	// user: slurmstepd, systemd.
 	RelationScheduler Relation = "scheduler"
-	// RelationLauncher is what started the rank, or that: torchrun, mpirun, a shell.
+	// RelationLauncher is what started the rank: torchrun, mpirun, a shell.
 	RelationLauncher Relation = "launcher"
+	// RelationAncestor is an ancestor of the launcher: the shell, or the supervisor, that runs it.
+	RelationAncestor Relation = "ancestor"
 	// RelationRank is a process of a rank of the same job.
 	RelationRank Relation = "rank"
 	// RelationHost is root of the machine, outside of the process's container.

@@ -76,7 +76,7 @@ func (s *Signal) asksOne() bool {
 		return false
 	}
 	switch s.Sender.Relation {
-	case RelationOther, RelationHost, RelationRank, RelationLauncher:
+	case RelationOther, RelationHost, RelationRank, RelationLauncher, RelationAncestor:
 		return true
 	}
 	return false
@@ -181,7 +181,7 @@ func (t *Tracker) isAsked(r *record, at uint64) bool {
 // reacts reports whether what started a rank asks it to end because another, e, has ended, which
 // somebody else had asked: mpirun and torchrun end all ranks when one fails.
 func (t *Tracker) reacts(r *record, by *sent, e *Exit) bool {
-	return by.timeNS > bootOf(e.Time) && by.pid != e.Signalled.Sender.PID && t.startedBy(r, by)
+	return by.timeNS > bootOf(e.Time) && by.pid != e.Signalled.Sender.PID && t.startedBy(r, by) > 0
 }
 
 // of reports whether a signal is of that sender, or of another process of who runs it: a script

@@ -121,7 +121,7 @@ func (t *Tracker) crashed(r *record, e *Exit) *Child {
 		case RelationContainer, RelationFirst:
 			continue
 		case RelationRank:
-			if !t.descends(r, by.PID, by.StartNS) {
+			if t.above(r, by.PID, by.StartNS) == 0 {
 				continue
 			}
 		}

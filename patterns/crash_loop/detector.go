@@ -266,7 +266,7 @@ func ordered(r *rule.Record, ended int64) bool {
 		return authority && sent == 9
 	}
 	_, all := rule.Integer(r.Attributes, "process.exit.spared_ranks")
-	return (ended == 0 || ended == 6) && (sent == 15 || sent == 2) && (authority || all || by == "launcher" || by == "host")
+	return (ended == 0 || ended == 6) && (sent == 15 || sent == 2) && (authority || all || by == "launcher" || by == "ancestor" || by == "host")
 }
 
 // at is where the start of that run is, negative where it has not ended.

@@ -267,7 +267,7 @@ func (a SignalAttributes) SignalCode(v string) { a.attributes.Text("signal.code"
 // SignalTimeUnixNano sets signal.time_unix_nano: When it was sent.
 func (a SignalAttributes) SignalTimeUnixNano(v int64) { a.attributes.Int("signal.time_unix_nano", v) }
 
-// SignalSenderRelation sets signal.sender.relation: How the sender stands to the process, as the kernel shows it: itself; container, its container was ended, from outside or by its first process; first_process, that process failed, which ends all others; kernel, a fault, the OOM killer, a terminal; scheduler, root of the machine that started the rank as another user; launcher, what started it otherwise; rank, a rank of the same job; host, root of the machine outside of its container; debugger, that traces it and holds it; other.
+// SignalSenderRelation sets signal.sender.relation: How the sender stands to the process, as the kernel shows it: itself; container, its container was ended, from outside or by its first process; first_process, that process failed, which ends all others; kernel, a fault, the OOM killer, a terminal; scheduler, root of the machine that started the rank as another user; launcher, what started it otherwise; ancestor, an ancestor of that; rank, a rank of the same job; host, root of the machine outside of its container; debugger, that traces it and holds it; other.
 func (a SignalAttributes) SignalSenderRelation(v string) {
 	a.attributes.Text("signal.sender.relation", v)
 }
