@@ -241,8 +241,8 @@ func (a *alerts) finish(ctx context.Context, v *verdict.Verdict, stands *open) (
 // tell posts what began or ended.
 func (a *alerts) tell(ctx context.Context, status string, v *verdict.Verdict, about alert) error {
 	ends := v.Updated
-	if v.Resolved != nil {
-		ends = *v.Resolved
+	if _, over := v.Incident(); over != nil {
+		ends = *over
 	}
 	var body []byte
 	var err error

@@ -204,9 +204,13 @@ func TestAnAlertStandsAsLongAsWhatItsCauseLedTo(t *testing.T) {
 		b := begin(t, r.URL, nil, func(c *Config) { c.Format = format })
 		b.send(t, lost("a"), goesOn(lost("a")))
 		require.Len(t, b.book.open, 1, format)
-		b.send(t, later(over(lost("a"))))
+		allOver := time.Date(2026, 11, 20, 7, 5, 0, 0, time.UTC)
+		b.send(t, but(later(over(lost("a"))), func(v *verdict.Verdict) { v.Over = &allOver }))
 		require.Empty(t, b.book.open, format)
 		told := r.got()
+		if format != formatSlack {
+			require.Contains(t, told[len(told)-1].body, `"endsAt":"2026-11-20T07:05:00Z"`, "when the incident was over")
+		}
 		if format == formatAlertmanager { // its annotations say what is known now
 			require.Len(t, told, 3)
 			require.Contains(t, told[1].body, `"goes_on":"This cleared at 07:03:29.000 UTC. What it led to is not over."`)

@@ -94,6 +94,10 @@ func TestWhatGoesOnEnds(t *testing.T) {
 			require.Equal(t, []string{"resolved "}, said)
 			require.Equal(t, verdict.Ranks{3}, last.BlastRadius)
 			require.False(t, isOpen(e))
+			require.Equal(t, began.Add(20*time.Second), last.Resolved.UTC())
+			status, over := last.Incident()
+			require.Equal(t, verdict.Resolved, status)
+			require.Equal(t, began.Add(10*time.Second+5*time.Minute), over.UTC(), "five quiet minutes after the death")
 		})
 	}
 }

@@ -49,6 +49,10 @@ func Bounded(v Verdict) Verdict {
 		resolved := boundTime(*v.Resolved)
 		v.Resolved = &resolved
 	}
+	if v.Over != nil {
+		over := boundTime(*v.Over)
+		v.Over = &over
+	}
 	v.Culprit = boundCulprit(v.Culprit)
 	v.BlastRadius, v.Waits = boundRanks(v.BlastRadius), boundWaits(v.Waits)
 	v.Evidence = boundEvidence(v.Evidence)
@@ -234,6 +238,9 @@ func (v *Verdict) validateTimes() error {
 	times := []time.Time{v.Onset, v.Updated}
 	if v.Resolved != nil {
 		times = append(times, *v.Resolved)
+	}
+	if v.Over != nil {
+		times = append(times, *v.Over)
 	}
 	for i := range v.Waits {
 		if !v.Waits[i].Since.IsZero() {

@@ -60,8 +60,11 @@ func (v *Verdict) Pages(least Severity) bool {
 // Incident is the status of the incident of which v is the root cause, and when that ended: it is open as long as
 // what v led to goes on.
 func (v *Verdict) Incident() (Status, *time.Time) {
-	if v.Status == Open || v.GoesOn != "" {
+	switch {
+	case v.Status == Open || v.GoesOn != "":
 		return Open, nil
+	case v.Over != nil:
+		return v.Status, v.Over
 	}
 	return v.Status, v.Resolved
 }
@@ -87,6 +90,9 @@ type Verdict struct {
 	// GoesOn is how bad the worst is that a resolved verdict led to, which is certain and not over: a rank that
 	// died of it, a job that stands still. Empty where nothing is, and for information, such as that somebody ended the job.
 	GoesOn Severity `json:"goes_on,omitempty"`
+	// Over is when the last of what a resolved verdict led to ended, as far as is known. Nil while something goes
+	// on, and where all of it had ended by Resolved.
+	Over *time.Time `json:"over,omitempty"`
 
 	Headline    string `json:"headline"`
 	Remediation string `json:"remediation"`

@@ -100,7 +100,7 @@ func TestEveryAttributeOfAVerdictIsListed(t *testing.T) {
 	now := time.Unix(1, 0)
 	full := verdict.Verdict{
 		ID: "v", IncidentID: "i", PatternID: 1, Pattern: "p", Role: verdict.Symptom, RootCause: "r", Status: verdict.Resolved,
-		Confidence: verdict.Full, Trust: verdict.Proven, Severity: verdict.Error, Revision: 1, Onset: now, Updated: now, Resolved: &now, Headline: "h",
+		Confidence: verdict.Full, Trust: verdict.Proven, Severity: verdict.Error, Revision: 1, Onset: now, Updated: now, Resolved: &now, Over: &now, Headline: "h",
 		Remediation: "r", Culprit: map[string]string{"gpu": "g"}, Boot: "b", Run: "r", BlastRadius: []int{3}, Waits: []verdict.Wait{{For: "rank 3"}}, GoesOn: verdict.Error, Drill: true, Late: true, Stands: true,
 		Evidence: []verdict.Evidence{{Name: "e", Time: now}}, NotObserved: []string{"n"},
 		Span: verdict.IncidentSpan("i"), RankSpans: []verdict.RankSpan{{Rank: 1}},

@@ -26,6 +26,7 @@ type conclusion struct {
 
 	resolved  int64 // 0: open
 	withdrawn bool  // resolved because evidence refuted it
+	ended     int64 // when the last ended of what it led to and what has left the state
 	closing   *verdict.Evidence
 
 	node *incident.Node

@@ -88,6 +88,7 @@ func (f *Fault) giveWay() {
 		f.drop()
 		return
 	}
+	f.outlast(f.set.time.Now())
 	f.past = true
 	f.verdict.node.Turned()
 	f.leave()

@@ -193,16 +193,39 @@ func (f *Fault) drop() {
 		clear(f.marks) // the time line may hold f until its time comes
 		return
 	}
+	now := f.set.time.Now()
+	if goesOn { // as far as is known: nothing more is told of it
+		f.verdict.ended = now
+	}
 	if v := f.verdict; v.revision > 0 && (v.nextQuiet != 0 || goesOn) {
 		v.changed = true
 	}
 	f.set.emit(f)
+	f.outlast(now)
 	f.verdict.node.Over(func(cause incident.Verdict) { // while it still says whom f has hit
 		cause.Changed()
 		f.set.emit(cause.(witness).Fault)
 	})
 	f.set.graph.Leave(f.verdict.node)
 	f.set.open.Remove(f.element)
+}
+
+// outlast notes with what led to f until when it went on, as f leaves the state or has expired: until now where
+// it has not ended.
+func (f *Fault) outlast(now int64) {
+	v := f.verdict
+	if v.withdrawn {
+		return
+	}
+	until := v.resolved
+	if until == 0 && !f.past {
+		until = now
+	}
+	v.node.Over(func(cause incident.Verdict) {
+		if w := cause.(witness); w.verdict.node.Awaits(witness{f}) {
+			w.verdict.ended = max(w.verdict.ended, until)
+		}
+	})
 }
 
 // leave lets no more records join f.

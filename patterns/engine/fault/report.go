@@ -43,6 +43,10 @@ func (f report) write() verdict.Verdict {
 	if c.resolved != 0 {
 		at := moment(c.resolved)
 		v.Status, v.Resolved, v.GoesOn = verdict.Resolved, &at, f.goesOn()
+		if over := max(c.ended, c.node.LastEnded()); over > c.resolved && v.GoesOn == "" && !c.withdrawn {
+			at := moment(over)
+			v.Over = &at
+		}
 	}
 	for _, name := range named(r.Culprit) {
 		if value, ok := f.value(name); ok {

@@ -77,7 +77,7 @@ func (f *Fault) restoreVerdict(v *savedVerdict) {
 			end: v.End, confidence: v.Confidence, seen: f.rule.bits(v.Seen), trust: v.Trust, stands: v.Stands, short: f.rule.bits(v.Short), doubted: v.Doubted,
 		}, onset: v.Onset,
 		revision: v.Revision, emitted: v.Emitted, told: v.Told, due: v.Due, quietEvery: max(v.QuietEvery, firstQuiet), nextQuiet: v.NextQuiet,
-		resolved: v.Resolved, withdrawn: v.Withdrawn, closing: v.Closing,
+		resolved: v.Resolved, withdrawn: v.Withdrawn, ended: v.Ended, closing: v.Closing,
 	}
 	c.since = f.since(c.best.trust)
 	f.verdict = c

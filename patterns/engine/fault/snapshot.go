@@ -45,6 +45,7 @@ type savedVerdict struct {
 	NextQuiet  int64              `json:"next_quiet,omitempty"`
 	Resolved   int64              `json:"resolved,omitempty"`
 	Withdrawn  bool               `json:"withdrawn,omitempty"`
+	Ended      int64              `json:"ended,omitempty"`
 	Closing    *verdict.Evidence  `json:"closing,omitempty"`
 	Parent     string             `json:"parent,omitempty"` // verdict id
 	On         int                `json:"on,omitempty"`     // which explanation of the parent's rule
@@ -111,7 +112,7 @@ func (f *Fault) saveVerdict() *savedVerdict {
 	v := &savedVerdict{
 		ID: c.id, End: c.best.end, Confidence: c.best.confidence, Trust: c.best.trust, Stands: c.best.stands, Doubted: c.best.doubted, Onset: c.onset,
 		Revision: c.revision, Emitted: c.emitted, Told: c.told, Due: c.due, Changed: c.changed, QuietEvery: c.quietEvery, NextQuiet: c.nextQuiet,
-		Resolved: c.resolved, Withdrawn: c.withdrawn, Closing: c.closing, Root: c.node.Root(),
+		Resolved: c.resolved, Withdrawn: c.withdrawn, Ended: c.ended, Closing: c.closing, Root: c.node.Root(),
 	}
 	v.Seen, v.Short = f.rule.namesOf(c.best.seen), f.rule.namesOf(c.best.short)
 	if cause, via := c.node.Cause(); cause != nil {

@@ -160,16 +160,30 @@ func (n *Node) Explained(visit func(Verdict)) {
 	}
 }
 
-// GoesOn is how bad the worst is that n explains, is sure, and is not over; "" where nothing is. What is
-// trusted less than n keeps nobody awake, nor does information, such as that somebody ended the job.
+// GoesOn is how bad the worst is that n explains and awaits, and that is not over; "" where nothing is.
 func (n *Node) GoesOn() (worst verdict.Severity) {
 	n.Explained(func(v Verdict) {
-		lasts := v.Resolved() == 0 && !v.Expired() && v.Sure() && v.Trust() >= n.verdict.Trust()
-		if severity := v.Severity(); lasts && severity != verdict.Info && severity.Compare(worst) > 0 {
+		if severity := v.Severity(); v.Resolved() == 0 && !v.Expired() && n.Awaits(v) && severity.Compare(worst) > 0 {
 			worst = severity
 		}
 	})
 	return worst
+}
+
+// LastEnded is when the last of what could go on ended, 0 where nothing has.
+func (n *Node) LastEnded() (last int64) {
+	n.Explained(func(v Verdict) {
+		if n.Awaits(v) && !v.Withdrawn() {
+			last = max(last, v.Resolved())
+		}
+	})
+	return last
+}
+
+// Awaits reports whether the incident of n lasts as long as an effect of it. What is trusted less than n keeps
+// nobody awake, nor does information, such as that somebody ended the job.
+func (n *Node) Awaits(effect Verdict) bool {
+	return effect.Sure() && effect.Trust() >= n.verdict.Trust() && effect.Severity() != verdict.Info
 }
 
 // Over visits what explains n, directly or not, and is over: it says whether anything that it led to goes on.
