@@ -403,12 +403,25 @@ func (l *loop) ready(c *closeness) int64 {
 		return last.Time + leastLife
 	case last.How == "SIGKILL" && !last.Killed, last.How == outOfMemory:
 		return last.Time + c.atOnce
+	case l.asBefore(c):
+		return 1
 	case last.How == "SIGABRT" && len(l.Starts) > 1:
 		return last.Time + c.together
 	case strings.HasPrefix(last.How, status):
 		return last.Time + c.tie
 	}
 	return 1
+}
+
+// asBefore reports whether the last start ends like the one before it, as far as it is known: the same rank was the
+// first to die, in the same way, and clearly so. The death is a part of the loop at once. If others turn out to die
+// together with it, the loop is judged again.
+func (l *loop) asBefore(c *closeness) bool {
+	if len(l.Starts) < 2 {
+		return false
+	}
+	last, before := l.Starts[len(l.Starts)-1], l.Starts[len(l.Starts)-2]
+	return !before.Well && !before.Killed && last.How == before.How && last.Rank == before.Rank && !before.tied(c) && !last.tied(c)
 }
 
 // outlives is when the start that lives has done so for longer than those which died; 0: none lives.

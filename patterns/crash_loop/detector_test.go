@@ -179,6 +179,35 @@ func TestRanksThatFailTogetherHaveNoFirst(t *testing.T) {
 	}
 }
 
+// A death like the one before it is a part of the loop at once. Where others turn out to die together with it, none is
+// named any more.
+func TestADeathLikeTheOneBeforeIsJudgedAtOnce(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	for how, waits := range map[string]int64{"": 100 * ms, "SIGABRT": second} {
+		d := newDetector()
+		for run := range int64(2) {
+			die(d, "j", fmt.Sprint(run), 3, 60*(run+1), how)
+		}
+		d.Decide(math.MaxInt64)
+		die(d, "j", "2", 3, 180, how)
+		findings := d.Decide(180 * second)
+		require.Len(t, findings, 1)
+		require.EqualValues(t, 3, findings[0].Attributes[rule.AttributeRank])
+		dieAt(d, "j", "2", 1, 180*second+30*ms, how)
+		dieAt(d, "j", "2", 0, 180*second+60*ms, how)
+		require.Empty(t, d.Decide(180*second+60*ms), "others may come before it")
+		findings = d.Decide(180*second + waits)
+		require.Len(t, findings, 1)
+		require.NotContains(t, findings[0].Attributes, rule.AttributeRank)
+
+		die(d, "j", "3", 3, 240, how)
+		require.Empty(t, d.Decide(240*second), "the start before had no first")
+		d.Decide(math.MaxInt64)
+		die(d, "j", "4", 2, 300, how)
+		require.Empty(t, d.Decide(300*second), "another rank than before")
+	}
+}
+
 // A start that lives for long ends the loop, and what dies after it begins another.
 func TestAStartThatLivesEndsTheLoop(t *testing.T) {
 	d := newDetector()
