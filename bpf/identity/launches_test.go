@@ -163,6 +163,11 @@ func TestWhatALaunchScriptRunsIsNoRank(t *testing.T) {
 			of(named("wait", 1, 10, 20, 1<<8), end(11.1, 1<<8)), 11.1, map[uint32]string{20: "rank"},
 		},
 		"a long wait fails, and the script waits for nothing": {of(named("wait", 1, 10, 20, 1<<8)), 12.1, map[uint32]string{20: "rank"}},
+		// Nothing tells it from a training that its script tries again: both are told.
+		"a preparation with the libraries of a training fails, is tried again, and the training runs": {
+			of(named("python", 1, 10, 20, 1<<8), named("python", 12, 10, 21, 0), named("python", 22.1, 300, 22, 0), end(322.2, 0)), 323,
+			map[uint32]string{20: "rank", 21: "rank", 22: "rank"},
+		},
 		"a training fails, and the script tidies up for long": {
 			of(named("python", 1, 10, 20, 1<<8), named("rsync", 11.1, 300, 21, 0), end(311.2, 0)), 12, map[uint32]string{20: "rank", 21: "rank"},
 		},
