@@ -90,7 +90,8 @@ type Exit struct {
 	Others Others
 	// Wrapper is the outermost process of the rank where this is the end of a descendant that
 	// it passed on as its own, such as a shell that ends with 128 + signal. Nil otherwise. The
-	// descendant's end was told before, with Inherited set.
+	// descendant's end was told before, with Inherited set. Or it is the outermost process, which ended before
+	// this one, and was told as a Helper then.
 	Wrapper *Wrapper
 	// Child is a child that crashed within seconds before a rank ended with a status that does not
 	// tell of it, as a worker of a DataLoader. It may be why. Nil for none.

@@ -34,6 +34,7 @@ type record struct {
 	starts   bool      // it has started other programs of its rank
 	launched *siblings // with whom it was started for its rank, nil for none
 	children *children // of a rank's process: how those ended that it had started, nil for none
+	outlived *Wrapper  // the outermost process of its rank, which it has outlived, nil for none
 
 	older   *record // the process that had this pid before
 	element *fairlru.Element[*record]
@@ -123,7 +124,7 @@ func (t *table) at(pid uint32, ns uint64) *record {
 // exec changes. A living process that had the pid before must have ended.
 func (t *table) put(r *record, now uint64) {
 	if old := t.exact(r.PID, r.startNS); old != nil {
-		r.endNS, r.told, r.launched = old.endNS, old.told, old.launched
+		r.endNS, r.told, r.launched, r.outlived = old.endNS, old.told, old.launched, old.outlived
 		if r.program == old.program {
 			r.children, r.work, r.starts = old.children, old.work, old.starts
 		}

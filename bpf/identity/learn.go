@@ -83,12 +83,15 @@ func (t *Tracker) onExit(e *event) {
 	}
 	before := t.table.at(e.parentPID, e.timeNS)
 	if to := t.outlives(r, before); to != nil {
-		t.handOn(r, to)
+		t.handOn(r, to, &exit)
 		if !exit.Inherited {
 			exit = helper(exit)
 		}
 		t.launches.tell(exit)
 	} else if ended := t.passOn(r, exit, before); r.IsRank() || r.launched != nil {
+		if r.outlived != nil {
+			ended.Wrapper = r.outlived
+		}
 		t.launches.ended(r, ended)
 	}
 	t.launches.parentEnded(r, before, exit)

@@ -8,6 +8,15 @@ package identity
 // Joined implements Members. Where the outermost process of its rank has ended before, and that was told
 // as the end of the rank, the process is the rank, started again as far as anybody can tell.
 func (t *Tracker) Joined(p Process) {
+	for _, above := range t.wrappersOf(p) {
+		if found, err := t.proc.Libraries(above.PID, trains...); err == nil && len(found) > 0 {
+			t.mu.Lock()
+			if r := t.table.exact(above.PID, above.StartNS); r != nil {
+				r.work = max(r.work, training)
+			}
+			t.mu.Unlock()
+		}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.table.exact(p.PID, p.StartNS)
@@ -18,7 +27,7 @@ func (t *Tracker) Joined(p Process) {
 	if !r.Inherited || r.byCalls {
 		return
 	}
-	if outermost := t.table.at(r.RankPID, r.startNS); outermost == nil || outermost.alive() || outermost.work == member || t.hasProcess(r) {
+	if outermost := t.table.at(r.RankPID, r.startNS); outermost == nil || outermost.alive() || outermost.work >= training || t.hasProcess(r) {
 		return
 	}
 	r.Inherited, r.RankPID, r.RankStart = false, r.PID, r.StartTime
@@ -28,6 +37,22 @@ func (t *Tracker) Joined(p Process) {
 			below.RankPID, below.RankStart = r.RankPID, r.RankStart
 		}
 	}
+}
+
+// wrappersOf are the living processes of its rank from which a process descends: each may only wrap it, or be the rank
+// that has started it.
+func (t *Tracker) wrappersOf(p Process) (all []Born) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	r := t.table.exact(p.PID, p.StartNS)
+	for r != nil && r.Inherited && len(all) < maxAncestors {
+		above := t.table.at(r.ParentPID, r.startNS)
+		if above == nil || !above.alive() || above.RankPID != r.RankPID {
+			break
+		}
+		all, r = append(all, above.Born()), above
+	}
+	return all
 }
 
 // hasProcess reports whether another process lives whose end is that of r's rank.
@@ -40,9 +65,10 @@ func (t *Tracker) hasProcess(r *record) (has bool) {
 
 // outlives is the process that takes part in the job for the rank of r, where r has only wrapped it and it
 // lives on; nil for none. Each process between them lives, or has been a wrapper: what lives on of a rank that
-// has died, as a worker does for seconds, is none. The first process of a container takes all others with it.
+// has died, as a worker does for seconds, is none. What has libraries of a training wraps nothing. The first process
+// of a container takes all others with it.
 func (t *Tracker) outlives(r, parent *record) *record {
-	if !r.IsRank() || !r.starts || r.work == member || r.ContainerID != "" && (parent == nil || parent.ContainerID != r.ContainerID) {
+	if !r.IsRank() || !r.starts || r.work >= training || r.ContainerID != "" && (parent == nil || parent.ContainerID != r.ContainerID) {
 		return nil
 	}
 	for _, below := range t.below(r) {
@@ -55,12 +81,15 @@ func (t *Tracker) outlives(r, parent *record) *record {
 
 // handOn makes a process that outlives r what r was: a child of r's parent, and where r was the outermost of its
 // rank, the one whose end is the rank's. It is the same start of the rank.
-func (t *Tracker) handOn(r, to *record) {
+func (t *Tracker) handOn(r, to *record, e *Exit) {
 	to.ParentPID = r.ParentPID
 	if r.Inherited {
 		return
 	}
 	to.Inherited = false
+	if to.outlived = r.outlived; to.outlived == nil {
+		to.outlived = &Wrapper{PID: r.PID, Comm: r.Comm, Code: e.Code, Signal: e.Signal, Outlived: true}
+	}
 	t.memory.keep(to)
 	if g := r.launched; g != nil {
 		g.forget(r)

@@ -4,7 +4,9 @@ package identity
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -30,62 +32,64 @@ func TestARankOutlivesItsWrapper(t *testing.T) {
 	for name, tc := range map[string]struct {
 		lines []line
 		want  string // who was told as what, in order
+
+		outlived bool // its wrapper
 	}{
 		"the shell is killed, and the rank trains on": {
-			[]line{shell, python, joins(30, 20), end(60, 10, 1, kill)}, "10 helper",
+			[]line{shell, python, joins(30, 20), end(60, 10, 1, kill)}, "10 helper", false,
 		},
 		"later the rank crashes": {
-			[]line{shell, python, joins(30, 20), end(60, 10, 1, kill), end(90, 20, 1, segv)}, "10 helper, 20 rank of 10",
+			[]line{shell, python, joins(30, 20), end(60, 10, 1, kill), end(90, 20, 1, segv)}, "10 helper, 20 rank of 10", true,
 		},
 		"the shell ends well and leaves the rank in the background": {
-			[]line{shell, python, joins(30, 20), end(60, 10, 1, 0), end(90, 20, 1, segv)}, "10 helper, 20 rank of 10",
+			[]line{shell, python, joins(30, 20), end(60, 10, 1, 0), end(90, 20, 1, segv)}, "10 helper, 20 rank of 10", true,
 		},
 		"both are killed, the shell first": {
-			[]line{shell, python, joins(30, 20), end(60, 10, 1, kill), end(60.001, 20, 1, kill)}, "10 helper, 20 rank of 10",
+			[]line{shell, python, joins(30, 20), end(60, 10, 1, kill), end(60.001, 20, 1, kill)}, "10 helper, 20 rank of 10", true,
 		},
 		"both are killed, the rank first": {
-			[]line{shell, python, joins(30, 20), end(60, 20, 10, kill), end(60.001, 10, 1, kill)}, "20 inherited, 10 rank of 10",
+			[]line{shell, python, joins(30, 20), end(60, 20, 10, kill), end(60.001, 10, 1, kill)}, "20 inherited, 10 rank of 10", false,
 		},
 		"a wrapper in a wrapper is killed, and the outer one passes that on": {
 			[]line{shell, begin(0.5, 11, 10, "sh"), begin(1, 20, 11, "torch"), joins(30, 20), end(60, 11, 10, kill), end(60.01, 10, 1, (128+kill)<<8), end(90, 20, 1, segv)},
-			"11 inherited, 10 helper, 20 rank of 10",
+			"11 inherited, 10 helper, 20 rank of 10", true,
 		},
 		"of two wrappers the outer one is killed, then the inner one": {
 			[]line{shell, begin(0.5, 11, 10, "sh"), begin(1, 20, 11, "torch"), joins(30, 20), end(60, 10, 1, kill), end(70, 11, 1, kill), end(90, 20, 1, segv)},
-			"10 helper, 11 inherited, 20 rank of 10",
+			"10 helper, 11 inherited, 20 rank of 10", true,
 		},
 		"under a launch script, which goes on to tidy up": {
 			[]line{
 				{0, "exec", 5, 1, 0, "bash", nil}, begin(1, 10, 5, "sh"), begin(2, 20, 10, "torch"), joins(30, 20), end(60, 10, 5, kill), begin(61, 30, 5, "rm"), end(61.1, 30, 5, 1<<8),
 				end(90, 20, 1, segv),
 			},
-			"10 helper, 30 helper, 20 rank of 10",
+			"10 helper, 30 helper, 20 rank of 10", true,
 		},
 		"its program is executed anew": {
-			[]line{shell, python, joins(30, 20), end(60, 10, 1, kill), begin(70, 20, 1, "torch"), end(90, 20, 1, segv)}, "10 helper, 20 rank of 10",
+			[]line{shell, python, joins(30, 20), end(60, 10, 1, kill), begin(70, 20, 1, "torch"), end(90, 20, 1, segv)}, "10 helper, 20 rank of 10", true,
 		},
 
 		"nothing shows that the child takes part": {
-			[]line{shell, python, end(60, 10, 1, kill), end(90, 20, 1, 0)}, "10 rank of 10, 20 inherited",
+			[]line{shell, python, end(60, 10, 1, kill), end(90, 20, 1, 0)}, "10 rank of 10, 20 inherited", false,
 		},
 		"the child takes part later": {
 			[]line{shell, python, begin(1.5, 21, 20, "x"), end(2, 10, 1, kill), joins(30, 20), end(89, 21, 20, segv), end(90, 20, 1, segv)},
-			"10 rank of 10, 21 inherited, 20 rank of 20",
+			"10 rank of 10, 21 inherited, 20 rank of 20", false,
 		},
 		"two take part later": {
 			[]line{shell, python, begin(1.5, 21, 20, "x"), end(2, 10, 1, kill), joins(30, 20), joins(31, 21), end(89, 21, 20, segv), end(90, 20, 1, segv)},
-			"10 rank of 10, 21 inherited, 20 rank of 20",
+			"10 rank of 10, 21 inherited, 20 rank of 20", false,
 		},
 		"a rank crashes, and its worker has its connections for a while": {
 			[]line{shell, python, begin(2, 21, 20, "x"), joins(30, 20), joins(31, 21), end(60, 20, 10, segv), end(60.01, 10, 1, (128+segv)<<8), end(65, 21, 1, 0)},
-			"20 inherited, 20 rank of 10, 21 inherited",
+			"20 inherited, 20 rank of 10, 21 inherited", false,
 		},
 		"the same, and its wrapper says nothing of it": {
 			[]line{shell, python, begin(2, 21, 20, "x"), joins(30, 20), joins(31, 21), end(60, 20, 10, segv), end(60.01, 10, 1, 5<<8), end(65, 21, 1, 0)},
-			"20 inherited, 10 rank of 10, 21 inherited",
+			"20 inherited, 10 rank of 10, 21 inherited", false,
 		},
 		"a rank without a wrapper crashes, and a program that it runs takes part in another job": {
-			[]line{python, begin(2, 21, 20, "x"), joins(30, 20), joins(31, 21), end(60, 20, 1, segv), end(65, 21, 1, 0)}, "20 rank of 20, 21 inherited",
+			[]line{python, begin(2, 21, 20, "x"), joins(30, 20), joins(31, 21), end(60, 20, 1, segv), end(65, 21, 1, 0)}, "20 rank of 20, 21 inherited", false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,6 +99,10 @@ func TestARankOutlivesItsWrapper(t *testing.T) {
 				text := fmt.Sprint(e.PID, " ", told(e))
 				if told(e) == "rank" {
 					text += fmt.Sprint(" of ", e.RankPID)
+					require.Equal(t, e.PID != e.RankPID, e.Wrapper != nil, "%+v", e)
+				}
+				if e.Wrapper != nil {
+					require.Equal(t, []any{uint32(10), tc.outlived}, []any{e.Wrapper.PID, e.Wrapper.Outlived})
 				}
 				got = append(got, text)
 			}, nobody)
@@ -135,6 +143,28 @@ func TestNothingOutlivesTheFirstProcessOfAContainer(t *testing.T) {
 			put(20, 10, "a", parseEnviron(block(rank3()...)))
 			tracker.Joined(Process{PID: 20, StartNS: scriptNS(1)})
 			tracker.onExit(&event{kind: kindExit, pid: 10, parentPID: 5, startNS: scriptNS(1), timeNS: scriptNS(60), status: 9, comm: "x"})
+			require.Equal(t, tc.want, ends[10])
+		})
+	}
+}
+
+// What has libraries of a training mapped is the rank, whatever it has started.
+func TestNothingOutlivesATraining(t *testing.T) {
+	for name, tc := range map[string]struct{ maps, want string }{
+		"a training": {"/venv/torch/lib/libtorch_cpu.so", "rank"},
+		"a wrapper":  {"/lib/libc.so.6", "helper"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			require.NoError(t, os.MkdirAll(filepath.Join(root, "10"), 0o750))
+			require.NoError(t, os.WriteFile(filepath.Join(root, "10", "maps"), []byte("7f0000000000-7f0000001000 r-xp 00000000 fd:01 77 "+tc.maps+"\n"), 0o600))
+			tracker := &Tracker{proc: newReader(root), table: newTable(100, DefaultRetention), host: "n1", opts: Options{MaxProcesses: 100}}
+			ends := map[uint32]string{}
+			tracker.launches = newLaunches(func(e Exit) { ends[e.PID] = told(e) }, nobody)
+			playInto(tracker, []signalledLine{
+				{line: line{0, "exec", 10, 1, 0, "x", rank3()}}, {line: line{1, "exec", 11, 10, 0, "sh", rank3()}}, {line: line{2, "exec", 20, 11, 0, "x", rank3()}},
+				{line: line{at: 30, does: "joins", pid: 20}}, {line: line{60, "exit", 10, 1, 11, "x", nil}},
+			})
 			require.Equal(t, tc.want, ends[10])
 		})
 	}

@@ -25,13 +25,15 @@ const (
 	noticing = 15 * time.Second
 )
 
-// Wrapper is a process that passed on how its child ended.
+// Wrapper is the outermost process of a rank that passed on how its child ended, or that the rank has outlived.
 type Wrapper struct {
 	PID  uint32
 	Comm string
 	Code int // as in Exit, of the wrapper itself
 	// Signal is what ended it, 0 when it returned.
 	Signal int
+	// Outlived is true where it ended before its rank did.
+	Outlived bool
 }
 
 // Child is a child of a rank that crashed shortly before the rank ended with a status of its own.

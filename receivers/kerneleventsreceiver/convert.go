@@ -137,6 +137,9 @@ func putWrapper(a metadata.ProcessExit, w *identity.Wrapper) {
 	if w.Signal != 0 {
 		a.ProcessExitWrapperSignalName(record.SignalName(w.Signal))
 	}
+	if w.Outlived {
+		a.ProcessExitWrapperOutlived(true)
+	}
 }
 
 // boot makes the record of the boot of this machine.
@@ -164,7 +167,9 @@ func describeExit(e identity.Exit) string {
 			fmt.Fprintf(&text, ", sent by %s", record.SentBy(identity.Signal{Number: c.Signal, Sender: c.By}))
 		}
 	}
-	if w := e.Wrapper; w != nil {
+	if w := e.Wrapper; w != nil && w.Outlived {
+		fmt.Fprintf(&text, "; %s (pid %d), which ran it, had ended before", w.Comm, w.PID)
+	} else if w != nil {
 		fmt.Fprintf(&text, "; %s (pid %d), which ran it, passed that on", w.Comm, w.PID)
 	}
 	if by := record.SentBy(e.Signalled); by != "" {

@@ -147,6 +147,13 @@ func TestExitNamesTheWrapperThatPassedItOn(t *testing.T) {
 				"process.exit.wrapper.signal_name": "SIGSEGV",
 			},
 		},
+		"one that had ended before": {
+			&identity.Wrapper{PID: 12, Comm: "bash", Signal: 9, Outlived: true}, "python (pid 42, rank 3) was ended by SIGSEGV; bash (pid 12), which ran it, had ended before",
+			map[string]any{
+				"process.exit.wrapper.pid": int64(12), "process.exit.wrapper.name": "bash", "process.exit.wrapper.code": int64(0),
+				"process.exit.wrapper.signal_name": "SIGKILL", "process.exit.wrapper.outlived": true,
+			},
+		},
 		"none": {nil, "python (pid 42, rank 3) was ended by SIGSEGV", map[string]any{}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -670,7 +670,7 @@ type ProcessExit struct {
 
 // ProcessExit begins a record.
 func (b *LogsBuilder) ProcessExit(head record.Head) ProcessExit {
-	return ProcessExitOn(b.Begin(EventProcessExit, 47, head))
+	return ProcessExitOn(b.Begin(EventProcessExit, 48, head))
 }
 
 // ProcessExitOn writes the attributes there.
@@ -754,6 +754,11 @@ func (a ProcessExit) ProcessExitWrapperCode(v int64) {
 // ProcessExitWrapperName sets process.exit.wrapper.name: Executable name of that wrapper.
 func (a ProcessExit) ProcessExitWrapperName(v string) {
 	a.attributes.Text("process.exit.wrapper.name", v)
+}
+
+// ProcessExitWrapperOutlived sets process.exit.wrapper.outlived: It had ended before, and the process outlived it. Absent where it passed the end of the process on.
+func (a ProcessExit) ProcessExitWrapperOutlived(v bool) {
+	a.attributes.Bool("process.exit.wrapper.outlived", v)
 }
 
 // ProcessExitWrapperPid sets process.exit.wrapper.pid: The wrapper, the outermost process of the rank, in the initial pid namespace.
