@@ -250,10 +250,10 @@ func (f *fact) readFuse(r *rule.Record) string {
 	return cmp.Or(rule.Text(a, "fuse.stall.id"), f.Device)
 }
 
-// diedIn reports whether a process of the job died between two times.
+// diedIn reports whether a rank of the job died between two times. A worker of a data loader ends with each epoch.
 func (fs *facts) diedIn(job string, from, by int64) bool {
 	for _, f := range fs.All {
-		if (f.Kind == "process.exit" || f.Kind == "oom.kill") && f.Onset >= from && f.Onset <= by && f.of(job) && !fs.again(f) {
+		if (f.Kind == "process.exit" && f.Rank >= 0 || f.Kind == "oom.kill") && f.Onset >= from && f.Onset <= by && f.of(job) && !fs.again(f) {
 			return true
 		}
 	}
