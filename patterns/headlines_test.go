@@ -147,7 +147,7 @@ func evidenceOf(r *rule.Rule, t rule.Template) (sets [][]string) {
 }
 
 // mostSubsets bounds the fields of which every subset is tried.
-const mostSubsets = 13
+const mostSubsets = 14
 
 // subsets are values of the fields of a template: those of the key, and those that are known
 // where it is used, such as the field that picked it; of the others every subset is.

@@ -11,8 +11,7 @@ import (
 
 // What a silent rank is held by, as far as its system call shows: which remedy fits.
 const (
-	adviceLock   = "lock"   // it sleeps in a lock
-	adviceSleep  = "sleep"  // it sleeps by itself, or waits for somebody
+	adviceSleep  = "sleep"  // it sleeps by itself, at a lock, or waits for somebody
 	adviceFile   = "file"   // a file does not answer
 	adviceThread = "thread" // nor does it a thread beside its main thread
 	adviceLoop   = "loop"   // it goes on for longer than the operator allows
@@ -52,8 +51,6 @@ func (c *conclusion) advice(p *socketstall.Process) string {
 		return adviceThread
 	case c.Behind != "":
 		return adviceBehind
-	case strings.HasPrefix(d.Syscall, "futex"):
-		return adviceLock
 	case d.Syscall != "":
 		return adviceSleep
 	}
@@ -184,7 +181,8 @@ func transfer(d *socketstall.Doing) string {
 	return "it waits for " + where + " (" + d.Syscall + "), and is answered"
 }
 
-// asleep says in what a main thread sleeps.
+// asleep says in what a main thread sleeps. In a futex that may be a lock of its own code, or a library that waits
+// for other ranks: only a stack tells.
 func asleep(p *socketstall.Process) string {
 	d := &p.Doing
 	where := cmp.Or(d.Syscall, "the kernel")
@@ -192,8 +190,6 @@ func asleep(p *socketstall.Process) string {
 		where += ", " + d.Channel
 	}
 	switch {
-	case strings.HasPrefix(d.Syscall, "futex"):
-		return "asleep in a lock (" + where + ")"
 	case strings.HasPrefix(d.File, "/"):
 		return "blocked on " + d.File + " (" + where + ")"
 	case socketstall.OfFUSE(d.Channel):

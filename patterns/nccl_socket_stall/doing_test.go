@@ -97,14 +97,14 @@ func TestAThreadThatIsBlockedIsNoLock(t *testing.T) {
 	fault := socketstall.Thread{TID: 4711, Channel: "folio_wait_bit_common"}
 	lock := socketstall.Doing{Activity: socketstall.Idle, Syscall: "futex", Channel: "futex_do_wait"}
 	with := func(d socketstall.Doing, change func(*socketstall.Doing)) socketstall.Doing { change(&d); return d }
-	const asleep = "its main thread is asleep in a lock (futex, futex_do_wait), at 0 % CPU"
+	const asleep = "its main thread is asleep in futex, futex_do_wait, at 0 % CPU"
 	for name, tc := range map[string]struct {
 		state  socketstall.State
 		doing  socketstall.Doing
 		want   string
 		advice string
 	}{
-		"a lock": {socketstall.Sleeping, lock, asleep, adviceLock},
+		"a lock": {socketstall.Sleeping, lock, asleep, adviceSleep},
 		"a thread on NFS": {socketstall.Sleeping, with(lock, func(d *socketstall.Doing) { d.Thread = thread }),
 			asleep + "; its thread 4711 is blocked on /ckpt/model.pt (write, rpc_wait_bit_killable)", adviceThread},
 		"a thread in a page fault": {socketstall.Sleeping, with(lock, func(d *socketstall.Doing) { d.Thread = fault }),

@@ -215,7 +215,7 @@ func (c *conclusion) why(p *socketstall.Process) string {
 	case c.Behind != "":
 		return ""
 	default:
-		return "computing or stuck in its own code, the kernel knows of no fault"
+		return "what it does is not known, the kernel knows of no fault"
 	}
 }
 

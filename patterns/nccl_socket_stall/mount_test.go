@@ -80,7 +80,7 @@ func TestAMountIsHeardFirst(t *testing.T) {
 			"it waits for its child process pt_data_worker (pid 212), which is blocked in the kernel (ioctl, nv_wait): a file system or a driver does not answer"},
 		"a worker asleep":      {child("clock_nanosleep", "hrtimer_nanosleep", "sleeping"), false, "it waits for its child process pt_data_worker (pid 212), which is asleep in clock_nanosleep, hrtimer_nanosleep"},
 		"the rank on NFS":      {itself("write", "rpc_wait_bit_killable", "disk_sleep"), false, "its main thread is blocked in the kernel (write, rpc_wait_bit_killable): a file system or a driver does not answer, at 0 % CPU"},
-		"the rank in a lock":   {itself("futex", "futex_do_wait", "sleeping"), false, "its main thread is asleep in a lock (futex, futex_do_wait), at 0 % CPU"},
+		"the rank in a lock":   {itself("futex", "futex_do_wait", "sleeping"), false, "its main thread is asleep in futex, futex_do_wait, at 0 % CPU"},
 		"the rank is stopped":  {itself("stat", "request_wait_answer", "stopped"), false, "its process is stopped (SIGSTOP or a debugger)"},
 		"nobody looked inside": {itself("", "", "sleeping"), false, "its main thread is asleep, at 0 % CPU"},
 	} {

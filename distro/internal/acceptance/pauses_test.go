@@ -183,7 +183,7 @@ func (j *pausingJob) round(t *testing.T) {
 	j.healthy(t, "a child computes", func() error { return j.ComputeInChild(2, pause) })
 	j.healthy(t, "a thread computes", func() error { return j.ComputeInThread(2, pause) })
 	j.healthy(t, "a slow write that is answered", func() error { return j.WriteFile(2, 8<<20, j.slow.Path(hangfs.Cached)) })
-	j.hangs(t, "asleep", "asleep in a lock (futex", func() error { return j.Compute(2, 2*pause) }, func() error { return nil })
+	j.hangs(t, "asleep", "asleep in futex", func() error { return j.Compute(2, 2*pause) }, func() error { return nil })
 	j.hangs(t, "stopped", "stopped", func() error { return j.Signal(2, syscall.SIGSTOP) }, func() error { return j.Signal(2, syscall.SIGCONT) })
 	if j.frost != nil {
 		j.hangs(t, "frozen", "a freezer holds its cgroup", j.frost.Freeze, j.frost.Thaw)
@@ -198,5 +198,5 @@ func (j *pausingJob) hungry(t *testing.T) {
 	j.starved(t, "a slow write that is answered, to who has hardly a CPU", j.cpu, func() error { return j.WriteFile(2, 16<<20, j.slow.Path(hangfs.Cached)) })
 	j.starved(t, "a slow write, whose daemon has hardly a CPU", j.disk, func() error { return j.WriteFile(2, 8<<20, j.slow.Path(hangfs.Cached)) })
 	// Nobody knows that it rests before each of its threads has had a turn.
-	j.hangs(t, "asleep", "asleep in a lock (futex", func() error { return errors.Join(j.Compute(2, 5*pause), j.cpu.Starve()) }, j.cpu.Release)
+	j.hangs(t, "asleep", "asleep in futex", func() error { return errors.Join(j.Compute(2, 5*pause), j.cpu.Starve()) }, j.cpu.Release)
 }
