@@ -65,7 +65,7 @@ const (
 	OneMount Kind = "one_mount"
 	// AllWait: all wait in a collective or for their GPU, and none goes on.
 	AllWait Kind = "all_wait"
-	// Apart: the same, and by their calls some lack one that others have made.
+	// Apart: the same, and by their calls some lack one that others have made, or few wait in a collective at another place of the program.
 	Apart Kind = "apart"
 )
 

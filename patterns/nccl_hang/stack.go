@@ -19,7 +19,7 @@ const (
 // stackAttributes are what is read of them, beside identity and what a process does.
 var stackAttributes = []string{
 	"process.stack.hash", "process.stack.kernel_function", "process.stack.kernel_owner", "process.stack.mount_point", "process.stack.mount_source", "process.stack.mount_type",
-	"process.stack.reason", "process.stack.state", "process.stack.still_ns", "process.stack.unread", "process.stack.wait_class",
+	"process.stack.reason", "process.stack.state", "process.stack.still_ns", "process.stack.unread", "process.stack.wait_class", "process.stack.where",
 }
 
 // stackPlace is where the main thread of a process stands, by its stack.
@@ -34,6 +34,7 @@ type stackPlace struct {
 	Mount    string            `json:"m,omitempty"` // that it waits for: type, source and where it is
 	Storage  string            `json:"k,omitempty"` // the same as all hosts call it, "" where it is each host's own
 	Hash     string            `json:"h,omitempty"`
+	Where    string            `json:"w,omitempty"` // the line, of a collective where it is sent
 	Since    int64             `json:"b,omitempty"`
 	Came     int64             `json:"n,omitempty"` // before Since, where it was told for another reason first
 	Kept     int64             `json:"q,omitempty"` // of an earlier record, whose word counts still: since when, and that it is overdue
@@ -65,6 +66,9 @@ func stackOf(event string, at int64, a pcommon.Map) stackPlace {
 		p.State = socketstall.Stopped
 	} else if p.State == "" && letter == "D" {
 		p.State = socketstall.DiskSleep
+	}
+	if p.Class == classCollective {
+		p.Where = socketstall.Clip(str(a, "process.stack.where"))
 	}
 	p.Mount, p.Storage = mountOf(a)
 	if p.Storage == "" && (p.Class == classStorage || p.Class == classData) && remote[p.Owner] && p.Mount == "" {

@@ -291,7 +291,10 @@ func (s *ranksByStack) allWait(shown bool, now int64) *Finding {
 // below begins a finding about ranks that all wait.
 func (s *ranksByStack) below(now int64) *Finding {
 	f := s.begin(AllWait, s.waits, nil, now)
-	f.Detail, f.stands = s.elsewhere(), s.of
+	f.stands = s.of
+	if f.Detail = s.elsewhere(); f.Detail != "" && s.inCollectives() {
+		f.Kind = Apart
+	}
 	if lack := s.run.lack(); lack != "" {
 		f.Kind, f.Detail = Apart, lack
 	}
@@ -303,18 +306,28 @@ func (s *ranksByStack) below(now int64) *Finding {
 	return f
 }
 
-// elsewhere says which few ranks wait at another place of the program than most others.
+// inCollectives reports whether all wait in collectives. Where a thread waits for its GPU says less of what that does.
+func (s *ranksByStack) inCollectives() bool {
+	return !slices.ContainsFunc(s.of, func(c *caller) bool { return c.stack.Class != classCollective })
+}
+
+// elsewhere says which few ranks wait at another place of the program than most others, and of two ranks that they wait
+// at two. Nobody is to blame by that: stages of a pipeline do, ranks that call one collective at two lines, and one that
+// left a collective before the others.
 func (s *ranksByStack) elsewhere() string {
-	most, places := "", map[string]int{}
-	for _, c := range s.of {
-		places[c.stack.Hash]++
+	places, most, world := map[string][]int{}, "", s.run.world
+	for rank, c := range s.of {
+		places[c.stack.Hash] = append(places[c.stack.Hash], rank)
 	}
-	for hash, n := range places {
-		if hash != "" && 4*n >= 3*s.run.world {
+	if len(places) == 1 || len(places[""]) > 0 {
+		return ""
+	}
+	for hash, ranks := range places {
+		if n := len(ranks); 4*n >= 3*world || n == world-1 && (n > 1 || ranks[0] == 0) {
 			most = hash
 		}
 	}
-	if most == "" || len(places) == 1 {
+	if most == "" {
 		return ""
 	}
 	var others []int
@@ -323,7 +336,14 @@ func (s *ranksByStack) elsewhere() string {
 			others = append(others, rank)
 		}
 	}
-	return subject(others) + plural(others, " waits", " wait") + " at another place of the program than the others"
+	theirs, line := "the others", s.of[places[most][0]].stack.Where
+	if len(places[most]) == 1 {
+		theirs = subject(places[most])
+	}
+	if at := s.of[others[0]].stack.Where; at != "" && line != "" && len(places) == 2 {
+		return socketstall.Clip(subject(others) + plural(others, " waits", " wait") + " at " + at + ", and " + theirs + " at " + line)
+	}
+	return subject(others) + plural(others, " waits", " wait") + " at another place of the program than " + theirs
 }
 
 // words says what a process does whose main thread stands.

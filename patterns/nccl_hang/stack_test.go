@@ -21,7 +21,7 @@ type stack struct {
 	class, reason, function, owner, silence, activity, state, mount string
 	since                                                           time.Duration
 	pid                                                             int64
-	hash, unread                                                    string
+	hash, unread, where                                             string
 }
 
 func (s stack) put(a pcommon.Map) {
@@ -46,6 +46,9 @@ func (s stack) put(a pcommon.Map) {
 		since = 3 * time.Second
 	}
 	a.PutInt("process.stack.still_ns", since.Nanoseconds())
+	if s.where != "" {
+		a.PutStr("process.stack.where", s.where)
+	}
 	if s.unread != "" {
 		a.PutEmptySlice("process.stack.unread").AppendEmpty().SetStr(s.unread)
 	}
@@ -726,9 +729,9 @@ func TestAllWaitByStacksAlone(t *testing.T) {
 		detail string
 	}{
 		"all in one place": {ranks: func(c *calls) { c.stand(inCollective, but(8)...) }, waits: true},
-		"one elsewhere": {ranks: func(c *calls) {
-			s := inCollective
-			s.hash = "barrier"
+		"one waits for its GPU elsewhere": {ranks: func(c *calls) {
+			s := gpuAsleep
+			s.hash = "loss"
 			c.stand(inCollective, but(8, 3)...).stand(s, 3)
 		}, waits: true, detail: "rank 3 waits at another place of the program than the others"},
 		"stages of a pipeline": {ranks: func(c *calls) {
@@ -777,6 +780,55 @@ func TestAllWaitByStacksAlone(t *testing.T) {
 				require.Equal(t, tc.detail, f.Detail)
 				require.Equal(t, but(8), f.Waiting)
 			}
+		})
+	}
+}
+
+// TestRanksThatWaitInSeveralCollectives: they may not be in the same one. Nobody is to blame, and the fault is not said to be below the program.
+func TestRanksThatWaitInSeveralCollectives(t *testing.T) {
+	at := func(hash, where string) stack { s := inCollective; s.hash, s.where = hash, where; return s }
+	sum, broadcast := at("1", "train.py:50 in step"), at("2", "train.py:40 in sync")
+	const apart = " ranks wait in a collective or for their GPUs; "
+	for name, tc := range map[string]struct {
+		world int
+		of    func(rank int) stack
+		want  string
+	}{
+		"one of three, and no line is sent": {3, func(rank int) stack { return at(fmt.Sprint(rank/2), "") }, "all 3" + apart + "rank 2 waits at another place of the program than the others"},
+		"one of three": {3, func(rank int) stack {
+			if rank == 0 {
+				return broadcast
+			}
+			return sum
+		}, "all 3" + apart + "rank 0 waits at train.py:40 in sync, and the others at train.py:50 in step"},
+		"one of eight": {8, func(rank int) stack {
+			if rank == 3 {
+				return broadcast
+			}
+			return sum
+		}, "all 8" + apart + "rank 3 waits at train.py:40 in sync, and the others at train.py:50 in step"},
+		"two ranks": {2, func(rank int) stack {
+			if rank == 1 {
+				return broadcast
+			}
+			return sum
+		}, "all 2" + apart + "rank 1 waits at train.py:40 in sync, and rank 0 at train.py:50 in step"},
+		"two ranks, and no line is sent":                 {2, func(rank int) stack { return at(fmt.Sprint(rank), "") }, "all 2" + apart + "rank 1 waits at another place of the program than rank 0"},
+		"two ranks in one place":                         {2, func(int) stack { return sum }, "all 2 ranks wait in a collective or for their GPUs: the fault is below the program"},
+		"three stages of a pipeline, each at its line":   {3, func(rank int) stack { return at(fmt.Sprint(rank), "") }, "all 3 ranks wait in a collective or for their GPUs: the fault is below the program"},
+		"two groups of a job, each at a line of its own": {4, func(rank int) stack { return at(fmt.Sprint(rank/2), "") }, "all 4 ranks wait in a collective or for their GPUs: the fault is below the program"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := afterAMinute(t, func(c *calls) {
+				c.world = tc.world
+				for rank := range tc.world {
+					c.stand(tc.of(rank), rank)
+				}
+			}, true)
+			require.Equal(t, tc.want, found[0].String())
+			require.Empty(t, found[0].Culprits)
+			require.Equal(t, -1, found[0].Rank())
+			require.Equal(t, but(tc.world), found[0].Waiting)
 		})
 	}
 }
