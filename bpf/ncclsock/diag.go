@@ -22,6 +22,7 @@ import (
 // owner for all its TCP sockets, and /proc whose they are.
 type diag struct {
 	maxSockets uint32
+	tick       time.Duration // 0 not known
 	proc       *procfs.FS
 
 	once   sync.Once
@@ -56,7 +57,8 @@ func openDiag(opts Options) (*diag, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open sock_diag: %w", err)
 	}
-	return &diag{maxSockets: opts.MaxSockets, proc: proc, closed: make(chan struct{})}, conn.Close()
+	tick, _ := jiffy()
+	return &diag{maxSockets: opts.MaxSockets, tick: tick, proc: proc, closed: make(chan struct{})}, conn.Close()
 }
 
 func dialDiag(namespace *os.File) (*netlink.Conn, error) {
@@ -64,6 +66,7 @@ func dialDiag(namespace *os.File) (*netlink.Conn, error) {
 }
 
 func (d *diag) snapshot(owners []uint32, s *Snapshot) error {
+	s.Tick = d.tick
 	holders := findHolders(d.proc, owners, int(d.maxSockets))
 	defer holders.close()
 	s.Unreadable += holders.unreadable

@@ -60,6 +60,7 @@ type Socket struct {
 // Snapshot is what the kernel holds for a set of processes at one moment.
 type Snapshot struct {
 	Time    time.Time
+	Tick    time.Duration // of the kernel's clock: how exact the ages of sockets are; 0 not known
 	Sockets []Socket
 	// Unreadable counts processes and network namespaces that could not be read.
 	Unreadable int

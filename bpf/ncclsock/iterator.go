@@ -133,6 +133,7 @@ func jiffy() (time.Duration, error) {
 }
 
 func (it *iterator) snapshot(owners []uint32, s *Snapshot) error {
+	s.Tick = it.tick
 	if err := it.setOwners(owners); err != nil {
 		return fmt.Errorf("tell the kernel whose sockets to show: %w", err)
 	}

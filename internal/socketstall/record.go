@@ -19,7 +19,7 @@ var Attributes = []string{
 	"nccl.socket.cause", "nccl.socket.direction", "nccl.socket.kind", "nccl.socket.stall.id", "nccl.socket.stall.age_ns", "nccl.socket.stall.end_reason",
 	"nccl.socket.last_sent_age_ns", "nccl.socket.last_received_age_ns", "nccl.socket.receive_queue_bytes", "nccl.socket.error",
 	"nccl.socket.sent_bytes", "nccl.socket.unacked_bytes", "nccl.socket.received_bytes", "nccl.peer.received_bytes",
-	"nccl.rank.last_sent_age_ns", "nccl.rank.last_received_age_ns", "nccl.rank.state", "nccl.rank.activity", "nccl.rank.silence", "nccl.rank.watched_ns", "nccl.socket.watched_ns",
+	"nccl.rank.last_sent_age_ns", "nccl.rank.last_received_age_ns", "nccl.rank.state", "nccl.rank.activity", "nccl.rank.silence", "nccl.rank.tick_ns", "nccl.rank.watched_ns", "nccl.socket.watched_ns",
 	"nccl.rank.syscall", "nccl.rank.wait_channel", "nccl.rank.file", "nccl.rank.child_name", "nccl.rank.child_pid", "nccl.rank.tree",
 	"nccl.rank.thread_id", "nccl.rank.thread_syscall", "nccl.rank.thread_wait_channel", "nccl.rank.thread_file",
 	"nccl.rank.child_state", "nccl.rank.child_awaited", "nccl.rank.child_syscall", "nccl.rank.child_wait_channel", "nccl.rank.child_file",
@@ -101,6 +101,7 @@ type Record struct {
 	State    State
 	Sent     int64 // when the process last sent data, 0 never
 	Received int64 // and received
+	Tick     int64 // of the kernel's clock: how exact both are; 0 not known
 	Doing    Doing // as of this record
 
 	Stall Stall
@@ -123,6 +124,7 @@ func Parse(event string, time int64, resource, a pcommon.Map) (r Record, ok bool
 	r.Job = JobName(cmp.Or(r.JobID, "host "+r.Host), r.Domain)
 	r.State = StateOf(a)
 	r.Sent, r.Received = ago(a, "nccl.rank.last_sent_age_ns", time), ago(a, "nccl.rank.last_received_age_ns", time)
+	r.Tick = tickOf(a)
 	r.Doing = DoingOf(a, time)
 	r.Stall = stallOf(a, time)
 	switch event {

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"time"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
 	"github.com/tracecoreai/tracecore/internal/fairlru"
 )
 
@@ -90,6 +92,7 @@ type Process struct {
 	First    int64             `json:"f"`            // time of the record that the next three are of
 	Sent     int64             `json:"s,omitempty"`  // when it last sent anything, 0 never
 	Received int64             `json:"v,omitempty"`  // and received
+	Tick     int64             `json:"k,omitempty"`  // of its kernel's clock, 0 not known
 	Doing    Doing             `json:"do,omitzero"`  // as of the newest record of a stall that lasts
 	Last     int64             `json:"l"`            // time of the newest record
 	State    State             `json:"t,omitempty"`  // of its main thread, as of the newest record
@@ -101,6 +104,15 @@ type Process struct {
 	job     *Job
 	element *fairlru.Element[*Process]
 	counted int // stalls, as its job and the book have them
+}
+
+// Tick is how exact ages of data are where a tick of the kernel's clock is that long, 0 not known: HZ may be 100. The ages
+// of a snapshot are not read at one moment, so it is a tick at HZ=250 at least.
+func Tick(kernel time.Duration) time.Duration { return max(kernel, 4*time.Millisecond) }
+
+// tickOf is a tick of the kernel's clock, 0 not known. The slowest there is has 10 ms.
+func tickOf(a pcommon.Map) int64 {
+	return atMost(a, "nccl.rank.tick_ns", int64(10*time.Millisecond))
 }
 
 // again is by how much two reports of one moment may differ: ages are measured
@@ -116,7 +128,7 @@ func (p *Process) take(r *Record) {
 	}
 	newest, known := r.Time >= p.Last, p.Identity
 	if r.Sent > p.Sent+again || r.Sent >= p.Sent-again && r.Time < p.First || p.Last == 0 {
-		p.First, p.Sent, p.Received = r.Time, r.Sent, r.Received
+		p.First, p.Sent, p.Received, p.Tick = r.Time, r.Sent, r.Received, r.Tick
 	}
 	defer p.halt(r)
 	if !newest {

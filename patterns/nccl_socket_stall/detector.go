@@ -47,9 +47,8 @@ type thresholds struct {
 	// their clocks: the last byte that one sent is the last that the other received.
 	// What is left is the way through the network and a tick of the kernel's clock
 	// on both sides. Without such a pair NTP must do.
-	errorSameHost time.Duration // a tick at HZ=250
-	errorPair     time.Duration // two ticks and the way
-	errorNTP      time.Duration
+	errorWay time.Duration // the way, beside the ticks of both
+	errorNTP time.Duration
 
 	limits   socketstall.Limits
 	maxFacts int
@@ -59,8 +58,8 @@ type thresholds struct {
 // parameters of pattern.yaml.
 var fixed = thresholds{
 	wane: 2500 * time.Millisecond, mounts: 2500 * time.Millisecond, lost: 10 * time.Minute, refresh: 10 * time.Second,
-	errorSameHost: 4 * time.Millisecond, errorPair: 10 * time.Millisecond,
-	limits: socketstall.DefaultLimits, maxFacts: 16_384,
+	errorWay: 2 * time.Millisecond,
+	limits:   socketstall.DefaultLimits, maxFacts: 16_384,
 }
 
 // Detector describes the detector for the library.

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
@@ -180,14 +181,19 @@ func (g *graph) silent(key string) int64 {
 	return p.First
 }
 
+// tick is how exact the ages of a process are.
+func (g *graph) tick(key string) int64 {
+	return int64(socketstall.Tick(time.Duration(g.procs[key].Tick)))
+}
+
 // later returns by how much a fell silent after b, and how far that may be off.
 func (g *graph) later(a, b string) (by, off int64) {
 	by = g.silent(a) - g.silent(b)
 	if g.procs[a].Host == g.procs[b].Host {
-		return by, int64(g.errorSameHost)
+		return by, max(g.tick(a), g.tick(b))
 	}
 	if skew, ok := g.skew(a, b); ok {
-		return by - skew, int64(g.errorPair)
+		return by - skew, int64(g.errorWay) + g.tick(a) + g.tick(b)
 	}
 	return by, int64(g.errorNTP)
 }

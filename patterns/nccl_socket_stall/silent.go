@@ -82,7 +82,7 @@ const fellSilentFirst = "fell silent first"
 // has sent what it had to before. Alone that decides nothing, for in a long collective it may wait all the same.
 func (g *graph) owes(key string) bool {
 	p := g.procs[key]
-	return p.Sent != 0 && p.Received-p.Sent > int64(g.errorSameHost)
+	return p.Sent != 0 && p.Received-p.Sent > g.tick(key)
 }
 
 // sooner orders processes by how likely the others wait for them. The first to fall silent comes first, but
@@ -136,8 +136,8 @@ func (g *graph) margin(key string) (by, off int64, next string) {
 	return by, off, next
 }
 
-// tie names nobody where several ranks fell silent within a tick of the kernel's clock, and
-// nothing else says which of them the others wait for.
+// tie names nobody where several ranks fell silent at once, as far as the clocks tell, and nothing else says which
+// of them the others wait for.
 func (g *graph) tie(c *conclusion) *conclusion {
 	if c == nil || c.Held != heldSilent || c.Certain || c.Fact != nil && !c.Fact.outlived(subjectOf(g.procs[c.Culprit], g.j.stalls)) {
 		return c
@@ -150,23 +150,31 @@ func (g *graph) tie(c *conclusion) *conclusion {
 		return c
 	}
 	c.Held, c.Tied = heldTied, nil
+	within := int64(0)
 	for _, key := range tied {
+		_, off := g.later(key, c.Culprit)
+		if within = max(within, g.tick(key)); !g.owes(c.Culprit) {
+			within = max(within, off)
+		}
 		c.Tied = append(c.Tied, g.procs[key].Rank)
 	}
 	slices.Sort(c.Tied)
 	c.Tied = slices.Compact(c.Tied)
-	c.Shows = fmt.Sprintf("%s ranks fell silent at once, within %s", verdict.Number(len(c.Tied)), milliseconds(int64(g.errorSameHost)))
+	c.Shows = fmt.Sprintf("%s ranks fell silent at once, within %s", verdict.Number(len(c.Tied)), milliseconds(within))
 	c.Missing = "a clear order: the stacks of these ranks tell which of them is in no collective"
 	return c
 }
 
-// tied are the processes that fell silent with one, itself among them, within a tick of the
-// kernel's clock.
+// tied are the processes that fell silent with one, itself among them: within a tick of the kernel's clock or, where
+// it owes nothing, as far as the clocks tell. Data does not tell then either.
 func (g *graph) tied(key string) []string {
 	tied := []string{key}
 	for other := range g.idle {
-		by, _ := g.later(other, key)
-		if other != key && max(by, -by) <= int64(g.errorSameHost) {
+		by, off := g.later(other, key)
+		if g.owes(key) {
+			off = max(g.tick(key), g.tick(other))
+		}
+		if other != key && max(by, -by) <= off {
 			tied = append(tied, other)
 		}
 	}

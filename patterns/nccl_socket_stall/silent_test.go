@@ -3,6 +3,7 @@ package ncclsocketstall
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -51,6 +52,8 @@ type stages struct {
 	onHost int // 0: all
 	ring   bool
 	ahead  int64
+	tick   int64 // of the kernels' clocks, 0 not known
+	takes  []int // ranks that only receive
 }
 
 func (s *stages) records() []*rule.Record {
@@ -73,6 +76,12 @@ func (s *stages) records() []*rule.Record {
 				"network.local.address":            fmt.Sprintf("10.0.%d.1", rank/onHost),
 				"network.peer.address":             fmt.Sprintf("10.0.%d.1", peer/onHost),
 			})
+			if s.tick != 0 {
+				r.Attributes.PutInt("nccl.rank.tick_ns", s.tick)
+			}
+			if slices.Contains(s.takes, rank) {
+				r.Attributes.Remove("nccl.rank.last_sent_age_ns")
+			}
 			all = append(all, r)
 		}
 		wait(rank-1, true)
@@ -96,7 +105,7 @@ func TestTheStageThatOwesHoldsThePipelineUp(t *testing.T) {
 	before := func(rank int) string { return fmt.Sprintf("a clear order: rank %d fell silent before it", rank) }
 	for name, tc := range map[string]struct {
 		stages
-		culprit int    // -1: nobody is named
+		culprit int    // -N: one of the last N+1, and nobody is named
 		missing string // "": it is certain
 	}{
 		"send and receive, second stage":                                             {stages{ages: []ages{{1604, 1668}, {1668, 1604}, {1688, 1688}, {1708, 1708}}}, 1, before(3)},
@@ -121,6 +130,13 @@ func TestTheStageThatOwesHoldsThePipelineUp(t *testing.T) {
 		"made up: two hosts, the last of one":                                        {stages{ages: []ages{{1500, 1500}, {1700, 1500}, {1800, 1800}, {1820, 1820}}, onHost: 2}, 1, before(2)},
 		"made up: two hosts, the first of one":                                       {stages{ages: []ages{{1500, 1500}, {1480, 1480}, {1700, 1480}, {1900, 1900}}, onHost: 2}, 2, before(3)},
 		"made up: two hosts, their clocks cannot tell":                               {stages{ages: []ages{{1500, 1500}, {1514, 1514}, {1520, 1480}, {1500, 1500}}, onHost: 2}, 2, clocks},
+		"made up: two hosts, nobody owes, and their clocks cannot tell":              {stages{ages: []ages{{1500, 1500}, {1560, 1560}, {1566, 1566}, {1568, 1568}}, onHost: 2}, -2, tie},
+		"made up: two hosts, nobody owes, and their clocks tell":                     {stages{ages: []ages{{1500, 1500}, {1560, 1560}, {1500, 1500}, {1500, 1500}}, onHost: 2}, 1, owed},
+		"made up: a tick of 10 ms is no debt":                                        {stages{ages: []ages{{1640, 1640}, {1680, 1680}, {1660, 1650}, {1640, 1640}}, tick: 10e6}, 1, owed},
+		"made up: the same, and a tick of 4 ms":                                      {stages{ages: []ages{{1640, 1640}, {1680, 1680}, {1660, 1650}, {1640, 1640}}, tick: 4e6}, 2, before(1)},
+		"made up: a tick of 10 ms, and who is first":                                 {stages{ages: []ages{{1600, 1600}, {1600, 1600}, {1640, 1640}, {1648, 1648}}, tick: 10e6}, -1, tie},
+		"made up: two hosts, two ticks of 10 ms and the way":                         {stages{ages: []ages{{1600, 1600}, {1680, 1640}, {1664, 1664}, {1600, 1600}}, onHost: 2, tick: 10e6}, 1, clocks},
+		"made up: the last stage sent once and only receives":                        {stages{ages: []ages{{1500, 1500}, {1700, 1500}, {1600, 1600}, {900000, 1520}}, takes: []int{3}}, 1, ""},
 		"made up: two hosts, one clock 900 ms ahead":                                 {stages{ages: []ages{{1500, 1500}, {1540, 1500}, {1700, 1540}, {1720, 1720}}, onHost: 2, ahead: 900e6}, 2, before(3)},
 		"made up: a ring on two hosts, and a debt at the end of the last collective": {stages{ages: []ages{{5000, 4980}, {4992, 4990}, {4984, 4980}, {4976, 4972}, {4968, 4964}, {5084, 5024}, {5016, 5012}, {5008, 5004}}, onHost: 4, ring: true, ahead: 900e6}, 5, ""},
 	} {
@@ -132,7 +148,7 @@ func TestTheStageThatOwesHoldsThePipelineUp(t *testing.T) {
 			a := findings[0].Attributes
 			if tc.culprit < 0 {
 				require.Equal(t, heldTied, a[attrHeld])
-				require.Equal(t, []any{int64(2), int64(3)}, a[attrTied])
+				require.Equal(t, numbers([]int{0, 1, 2, 3}[3+tc.culprit:]), a[attrTied])
 			} else {
 				require.EqualValues(t, tc.culprit, a["gen_ai.training.rank"], a[attrShows])
 			}

@@ -129,6 +129,7 @@ func putDoing(a record.DoingAttributes, r *stall.RankFacts) {
 func putProcess(a metadata.ProcessAttributes, r *stall.RankFacts) {
 	record.NotNegative(a.NcclRankLastSentAgeNs, r.LastSentAge)
 	record.NotNegative(a.NcclRankLastReceivedAgeNs, r.LastReceivedAge)
+	record.NotZero(a.NcclRankTickNs, r.Tick.Nanoseconds())
 	record.NotNegative(a.NcclRankUsualPhaseNs, r.UsualPhase)
 	record.NotNegative(a.NcclRankWatchedNs, r.Watched)
 	if r.CPUShare >= 0 {

@@ -38,7 +38,7 @@ func TestWhatIsWrittenIsWhatIsRead(t *testing.T) {
 			At: at, Activity: socketstall.Idle, Silence: socketstall.Overdue, Watched: at - int64(time.Hour), Syscall: "futex", Channel: "futex_do_wait",
 			Child: "pt_data_worker", ChildPID: 77, Tree: []int64{77, 78}, Limit: "/pod/c", Milli: 1500, Throttle: 88, Pressure: 64,
 		},
-		Sent: at - int64(time.Second), Received: at - int64(2*time.Second),
+		Sent: at - int64(time.Second), Received: at - int64(2*time.Second), Tick: int64(4 * time.Millisecond),
 		Stall: socketstall.Stall{
 			Cause: socketstall.NotReading, Direction: socketstall.Receive, Kind: socketstall.Data, Error: "ETIMEDOUT", PeerRank: 2,
 			Local: netip.MustParseAddrPort("10.0.0.3:41000"), Peer: netip.MustParseAddrPort("10.0.0.2:42000"), Unread: int64(e.Socket.ReceiveQueueBytes),

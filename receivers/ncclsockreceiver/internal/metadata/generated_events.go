@@ -66,7 +66,7 @@ type NcclSocketStall struct {
 
 // NcclSocketStall begins a record.
 func (b *LogsBuilder) NcclSocketStall(head record.Head) NcclSocketStall {
-	return NcclSocketStallOn(b.Begin(EventNcclSocketStall, 81, head))
+	return NcclSocketStallOn(b.Begin(EventNcclSocketStall, 82, head))
 }
 
 // NcclSocketStallOn writes the attributes there.
@@ -102,7 +102,7 @@ type NcclSocketStallEnd struct {
 
 // NcclSocketStallEnd begins a record.
 func (b *LogsBuilder) NcclSocketStallEnd(head record.Head) NcclSocketStallEnd {
-	return NcclSocketStallEndOn(b.Begin(EventNcclSocketStallEnd, 71, head))
+	return NcclSocketStallEndOn(b.Begin(EventNcclSocketStallEnd, 72, head))
 }
 
 // NcclSocketStallEndOn writes the attributes there.
@@ -227,7 +227,7 @@ func (a ProcessAttributes) NcclRankLastReceivedAgeNs(v int64) {
 	a.attributes.Int("nccl.rank.last_received_age_ns", v)
 }
 
-// NcclRankLastSentAgeNs sets nccl.rank.last_sent_age_ns: Age of the newest data sent on any of its data sockets.
+// NcclRankLastSentAgeNs sets nccl.rank.last_sent_age_ns: Age of the newest data sent on any of its data sockets. Absent where the rank only receives: it received data in ten snapshots and sent none.
 func (a ProcessAttributes) NcclRankLastSentAgeNs(v int64) {
 	a.attributes.Int("nccl.rank.last_sent_age_ns", v)
 }
@@ -236,6 +236,9 @@ func (a ProcessAttributes) NcclRankLastSentAgeNs(v int64) {
 func (a ProcessAttributes) NcclRankMainThreadCPUShare(v float64) {
 	a.attributes.Double("nccl.rank.main_thread_cpu_share", v)
 }
+
+// NcclRankTickNs sets nccl.rank.tick_ns: A tick of the kernel's clock: how exact these two ages are.
+func (a ProcessAttributes) NcclRankTickNs(v int64) { a.attributes.Int("nccl.rank.tick_ns", v) }
 
 // NcclRankUsualPhaseNs sets nccl.rank.usual_phase_ns: Healthy pause that is usual for this rank and what it does; absent until the pauses of the job are learned.
 func (a ProcessAttributes) NcclRankUsualPhaseNs(v int64) {

@@ -30,9 +30,10 @@ const Unknown = activity.Unknown
 // RankFacts are what is known of the rank process as a whole. Durations and
 // shares are negative when not known.
 type RankFacts struct {
-	LastSentAge     time.Duration // newest data on any of its collective sockets
+	LastSentAge     time.Duration // newest data on any of its collective sockets; of a rank that only receives not known
 	LastReceivedAge time.Duration
-	CPUShare        float64 // cores used since it fell silent
+	Tick            time.Duration // of the kernel's clock: how exact both are; 0 not known
+	CPUShare        float64       // cores used since it fell silent
 	MainCPUShare    float64
 	State           socketstall.State
 	Stopped         identity.Signal // that stopped it, none where it is not stopped or nobody knows

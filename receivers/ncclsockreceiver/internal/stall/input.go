@@ -22,6 +22,7 @@ type (
 // Round is one look at all ranks of this node.
 type Round struct {
 	Time      time.Time
+	Tick      time.Duration // of the kernel's clock, 0 not known
 	Sockets   []ncclsock.Socket
 	Processes map[uint32]Process
 }

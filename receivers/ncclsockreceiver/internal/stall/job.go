@@ -250,7 +250,7 @@ func (j *job) suspect(o *Options) *rank {
 // owes reports whether it received data later than it sent any. A stage of a pipeline that waits has asked for
 // its data, and may be silent for longer than the stage that all wait for. Pattern nccl_socket_stall has the same rule.
 func (r *rank) owes() bool {
-	return r.lastSent >= 0 && r.lastReceived >= 0 && r.lastSent-r.lastReceived > tick
+	return r.lastSent >= 0 && r.lastReceived >= 0 && r.lastSent-r.lastReceived > r.tick
 }
 
 // sooner reports whether the others wait for r rather than for o.
@@ -270,8 +270,8 @@ func (r *rank) lastWord() time.Duration {
 	return r.lastSent
 }
 
-// tick is how exact the age of data is: HZ may be 100.
-const tick = 10 * time.Millisecond
+// atOnce is within which ranks fall silent together: they leave a collective one after the other.
+const atOnce = 10 * time.Millisecond
 
 // together are the ranks that fell silent with r, as all do at the end of a collective, or before it. Of those
 // before one that owes data, only who owes some, too.
@@ -281,7 +281,7 @@ func (j *job) together(r *rank) []*rank {
 	}
 	return slices.DeleteFunc(slices.Clone(j.ranks), func(o *rank) bool {
 		later := r.lastWord() - o.lastWord()
-		return o.lastWord() < 0 || later > tick || later < -tick && r.owes() && !o.owes()
+		return o.lastWord() < 0 || later > atOnce || later < -atOnce && r.owes() && !o.owes()
 	})
 }
 

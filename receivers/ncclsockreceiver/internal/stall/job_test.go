@@ -30,7 +30,7 @@ func TestTheStageThatOwesDataMadeThePause(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			j := newJob(jobKey{})
 			for i, age := range tc.ages {
-				r := &rank{lastSent: age[0] * time.Millisecond, lastReceived: age[1] * time.Millisecond}
+				r := &rank{tick: 10 * time.Millisecond, lastSent: age[0] * time.Millisecond, lastReceived: age[1] * time.Millisecond}
 				r.now.Process = identity.Process{Rank: i}
 				j.ranks = append(j.ranks, r)
 			}

@@ -20,6 +20,7 @@ type Memory struct {
 
 	Rank      int             `json:"rank"`
 	Moved     bool            `json:"moved,omitempty"`     // it has moved data of the job
+	Takes     bool            `json:"takes,omitempty"`     // it only receives
 	Traffic   int             `json:"traffic,omitempty"`   // snapshots in which data moved, as far as these count
 	Faulty    bool            `json:"faulty,omitempty"`    // the silence that stands is no pause to learn
 	Pauses    []activity.Kept `json:"pauses,omitempty"`    // that the rank made
@@ -48,7 +49,7 @@ func (t *Tracker) Memory(p *identity.Process) (m Memory, is bool) {
 	j, k := r.job, r.job.key
 	m = Memory{
 		Domain: k.domain, JobID: k.id, Rendezvous: k.rendezvous, Master: k.master, Port: k.port, World: k.world,
-		Rank: r.now.Rank, Moved: r.hasMoved(), Traffic: min(j.phases.traffic, t.o.PhaseLearning), Faulty: j.faulty || j.tainted >= max(j.moved, 0),
+		Rank: r.now.Rank, Moved: r.hasMoved(), Takes: r.onlyTakes(), Traffic: min(j.phases.traffic, t.o.PhaseLearning), Faulty: j.faulty || j.tainted >= max(j.moved, 0),
 	}
 	m.Pauses, m.Elsewhere = t.kept(j, m.Rank), t.kept(j, Unknown)
 	return m, true
@@ -74,7 +75,7 @@ func (t *Tracker) kept(j *job, rank int) (all []activity.Kept) {
 // without ranks until that has them.
 func (t *Tracker) Recall(all map[identity.Born]Memory, now time.Time) {
 	for born, m := range all {
-		t.recalled[born] = m.Moved
+		t.recalled[born] = m
 		j := t.jobs.of[m.key()]
 		if j == nil {
 			j = newJob(m.key())

@@ -23,14 +23,18 @@ const forever = time.Duration(math.MaxInt64 / 2)
 type ranks map[uint32]*rank
 
 // take takes the processes of this snapshot and returns their ranks in order.
-func (rs ranks) take(processes map[uint32]Process, recalled map[identity.Born]bool, c *clock) []*rank {
+func (rs ranks) take(processes map[uint32]Process, recalled map[identity.Born]Memory, c *clock) []*rank {
 	all := make([]*rank, 0, len(processes))
 	for pid, p := range processes {
 		r := rs[pid]
 		if r == nil || restarted(&r.now, &p) {
 			r = &rank{moved: never, metAt: c.now, met: c.at, baseAt: c.now, cpu: p.CPU, mainCPU: p.MainCPU, now: p, haltedAt: never}
 			r.work = work{last: c.now, how: socketstall.Idle}
-			r.movedBefore, r.known = recalled[p.Born()]
+			m, known := recalled[p.Born()]
+			r.known, r.movedBefore = known, m.Moved
+			if m.Takes {
+				r.taken = takesOnly
+			}
 			delete(recalled, p.Born())
 			rs[pid] = r
 		}
@@ -75,6 +79,9 @@ func (rs ranks) look(seen []*socket, c *clock) {
 			s.rank.standing = min(s.rank.standing, since)
 		}
 	}
+	for _, r := range rs {
+		r.turn()
+	}
 }
 
 // rank is one process of a rank over time.
@@ -109,6 +116,31 @@ type rank struct {
 	lastReceived  time.Duration
 	collectiveNow bool // it has collective sockets
 	undecided     bool // of some of them only its libraries tell which
+
+	tick         time.Duration // how exact those ages are
+	gives, takes bool          // it has sent data since the snapshot before, and received some
+	taken        int           // snapshots in which it took, since it last gave
+}
+
+// takesOnly is in how many snapshots a rank receives data and sends none until it is known only to receive: the last
+// stage of a pipeline that runs one way has sent a handshake, or the data of a first step. What it receives it does not
+// answer, and so it owes nothing.
+const takesOnly = 10
+
+// onlyTakes reports whether a rank only receives.
+func (r *rank) onlyTakes() bool { return r.taken >= takesOnly }
+
+// turn counts the snapshots in which it received data and sent none. What one that only receives sent once says nothing.
+func (r *rank) turn() {
+	switch {
+	case r.gives:
+		r.taken = 0
+	case r.takes:
+		r.taken++
+	}
+	if r.onlyTakes() {
+		r.lastSent = Unknown
+	}
 }
 
 // isNew reports whether this snapshot is the first that has it.
@@ -126,7 +158,7 @@ func (r *rank) begin(p Process, c *clock) {
 		r.haltedAt = c.last
 	}
 	r.before = r.now.Usage()
-	r.now, r.round = p, c.round
+	r.now, r.round, r.tick, r.gives, r.takes = p, c.round, c.tick, false, false
 	r.undecided, r.elsewhere, r.standing = false, 0, forever
 	r.movedNow, r.collectiveNow, r.lastSent, r.lastReceived = false, false, Unknown, Unknown
 }
@@ -135,6 +167,7 @@ func (r *rank) begin(p Process, c *clock) {
 func (r *rank) look(s *socket, c *clock) {
 	r.collectiveNow = true
 	r.undecided = r.undecided || s.guessed
+	r.gives, r.takes = r.gives || s.change.recent && s.change.sent > 0, r.takes || s.change.recent && s.change.received > 0
 	r.lastSent = newest(r.lastSent, s.now.LastSentAge)
 	r.lastReceived = newest(r.lastReceived, s.now.LastReceivedAge)
 	if s.change.moved {
@@ -168,7 +201,7 @@ func (r *rank) mainShare(now time.Duration) float64 {
 func (t *Tracker) facts(r *rank) RankFacts {
 	now, o := t.now, &t.o
 	f := RankFacts{
-		LastSentAge: r.lastSent, LastReceivedAge: r.lastReceived, State: r.now.State, UsualPhase: Unknown,
+		LastSentAge: r.lastSent, LastReceivedAge: r.lastReceived, Tick: t.told, State: r.now.State, UsualPhase: Unknown,
 		CPUShare: share(r.now.CPU, r.cpu, now-r.baseAt), MainCPUShare: r.mainShare(now),
 		Activity: r.activity(now, o), Rest: r.atRest(now), Watched: now - r.metAt, Silence: t.silence(r), Inside: r.work.inside,
 	}

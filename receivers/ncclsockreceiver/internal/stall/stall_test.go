@@ -595,3 +595,52 @@ func TestWhoTakesPartInAJobIsToldOnce(t *testing.T) {
 	proxy.Handshake = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, magicNCCL), typeProxy)
 	require.Equal(t, []int{2}, joined())
 }
+
+// The last stage of a pipeline that runs one way sent once, long ago. It owes nothing, and when it sent is not told; nor by
+// the next tracker. Once it sends again it is as any other.
+func TestARankThatOnlyReceivesOwesNothing(t *testing.T) {
+	w := newWorld(t, 4, Defaults())
+	w.train(2)
+	step := func(takes bool) {
+		w.pass(time.Second)
+		for i, l := range w.links {
+			if i != 3 || !takes {
+				l.send(1<<20, 10*time.Millisecond)
+			}
+		}
+		require.Empty(t, w.look())
+	}
+	last := func() *rank { return w.tracker.ranks[w.ranks[3].PID] }
+	for range takesOnly - 1 {
+		step(true)
+	}
+	require.True(t, last().owes(), "it may answer yet")
+	step(true)
+	require.False(t, last().owes())
+	m, _ := w.tracker.Memory(&w.ranks[3].Process)
+	require.True(t, m.Takes)
+
+	next := New(Defaults())
+	next.Recall(map[identity.Born]Memory{w.ranks[3].Born(): m}, w.at)
+	w.tracker = next
+	w.pass(time.Second)
+	w.look()
+	require.False(t, last().owes())
+	events, _ := w.firstAfter(90)
+	told := false
+	for _, e := range events {
+		if e.Process.Rank == 3 {
+			told = true
+			require.Negative(t, e.Rank.LastSentAge)
+			require.GreaterOrEqual(t, e.Rank.LastReceivedAge, time.Duration(0))
+		} else {
+			require.GreaterOrEqual(t, e.Rank.LastSentAge, time.Duration(0))
+		}
+		require.Equal(t, 10*time.Millisecond, e.Rank.Tick)
+	}
+	require.True(t, told)
+	w.pass(time.Second)
+	w.links[3].send(1<<20, 10*time.Millisecond)
+	w.look()
+	require.False(t, last().onlyTakes())
+}

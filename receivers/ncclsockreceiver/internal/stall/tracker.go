@@ -24,6 +24,8 @@ type clock struct {
 	now   time.Duration // its time on this clock
 	last  time.Duration // of the snapshot before
 	round uint64        // number of the snapshot
+	tick  time.Duration // how exact ages of data are
+	told  time.Duration // tick of the kernel's clock, 0 not known
 }
 
 // advance moves the clock. A gap of more than two intervals is time in which
@@ -59,7 +61,7 @@ type Tracker struct {
 	open    map[stallKey]*stall    // gone when they end
 	places  fairlru.List[stallKey] // of those that are open
 
-	recalled map[identity.Born]bool // processes that a tracker before this knew, until they are seen: whether they had moved data
+	recalled map[identity.Born]Memory // processes that a tracker before this knew, until they are seen
 
 	counters Counters
 }
@@ -68,7 +70,7 @@ type Tracker struct {
 func New(o Options) *Tracker {
 	return &Tracker{
 		o: o, ranks: ranks{}, jobs: jobs{of: map[jobKey]*job{}}, sockets: newSockets(&o), traffic: newTraffic(o.MaxPeers),
-		refused: refused{of: map[target]*fairlru.Element[*refusals]{}}, open: map[stallKey]*stall{}, recalled: map[identity.Born]bool{},
+		refused: refused{of: map[target]*fairlru.Element[*refusals]{}}, open: map[stallKey]*stall{}, recalled: map[identity.Born]Memory{},
 	}
 }
 
@@ -135,6 +137,7 @@ func (t *Tracker) Joined() (fresh []identity.Process) {
 // what is new of it.
 func (t *Tracker) Observe(r *Round) []Event {
 	t.advance(r.Time, t.o.Interval)
+	t.told, t.tick = r.Tick, socketstall.Tick(r.Tick)
 	t.jobs.take(t.ranks.take(r.Processes, t.recalled, &t.clock), &t.clock)
 	seen := t.sockets.take(r.Sockets, t.ranks, &t.clock)
 	decide(seen)

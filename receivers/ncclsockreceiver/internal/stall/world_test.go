@@ -119,7 +119,7 @@ func (w *world) pass(d time.Duration) {
 
 // look takes a snapshot.
 func (w *world) look() []Event {
-	r := Round{Time: w.at, Processes: map[uint32]Process{}}
+	r := Round{Time: w.at, Tick: 10 * time.Millisecond, Processes: map[uint32]Process{}}
 	for i, p := range w.ranks {
 		if !w.remote[i] {
 			r.Processes[p.PID] = w.inspect(i, *p)
