@@ -73,7 +73,7 @@ func (g *graph) conclude(now int64, fs *facts) (c *conclusion, wait int64, stand
 		first := g.firstOf(key, fs)
 		named := g.working(first, fs)
 		if c = g.dead(named, fs); c == nil {
-			c = g.fellSilent(named, first)
+			c = g.beside(g.fellSilent(named, first), fs)
 		}
 	}
 	return g.inPart(g.tie(g.believed(g.explained(c, fs)))), 0, false

@@ -3,6 +3,7 @@ package ncclsocketstall
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -204,8 +205,8 @@ func (g *graph) firstOf(key string, fs *facts) string {
 
 // working is the process that the others wait for, where the one that fell silent first neither makes
 // progress nor is held: in a collective of few bytes it may have to receive before it sends, and
-// be silent for longer. In a Gloo job that is one that makes progress, for who waits there sleeps;
-// else the only one that the kernel holds.
+// be silent for longer. In a Gloo job that is one that makes progress, for who waits there sleeps, unless it
+// is known to wait; else the only one that the kernel holds.
 func (g *graph) working(key string, fs *facts) string {
 	if g.procs[key].Doing.Progress() || g.held(key, fs) {
 		return key
@@ -213,7 +214,7 @@ func (g *graph) working(key string, fs *facts) string {
 	works, stuck := "", []string{}
 	for other := range g.idle {
 		gloo := slices.ContainsFunc(g.idle[other], func(e edge) bool { return e.stall.Kind == socketstall.Gloo })
-		if gloo && g.procs[other].Doing.Progress() && (works == "" || g.sooner(other, works)) {
+		if gloo && g.procs[other].Doing.Progress() && !g.waitsFor(other, key) && (works == "" || g.sooner(other, works)) {
 			works = other
 		}
 		if g.stuck(other, fs) {
@@ -224,6 +225,28 @@ func (g *graph) working(key string, fs *facts) string {
 		return stuck[0]
 	}
 	return cmp.Or(works, key)
+}
+
+// waitsFor reports whether a process of which only a thread beside its main thread makes progress waits for another all
+// the same (a monitor computes): it owes nothing, and the other owes data, rests for too long, and had fallen silent
+// before this one sent its last. Who makes others wait has received what they sent since.
+func (g *graph) waitsFor(works, key string) bool {
+	by, off := g.later(works, key)
+	return g.procs[works].Doing.Activity == socketstall.ThreadComputing && !g.owes(works) &&
+		g.owes(key) && g.procs[key].Doing.Silence == socketstall.Overdue && by > max(off, atOnce)
+}
+
+// atOnce is within which ranks leave a collective.
+const atOnce = int64(10 * time.Millisecond)
+
+// beside takes the certainty from a silence beside which a thread of another rank computes: that thread may be what all
+// wait for.
+func (g *graph) beside(c *conclusion, fs *facts) *conclusion {
+	others := slices.DeleteFunc(slices.Sorted(maps.Keys(g.idle)), func(other string) bool { return !g.waitsFor(other, c.Culprit) })
+	if len(others) > 0 && c.Certain && !g.held(c.Culprit, fs) {
+		c.Certain, c.Missing = false, fmt.Sprintf("that nobody waits for %s, of which a thread computes", verdict.RanksNamed(g.ranksOf(others)))
+	}
+	return c
 }
 
 // stuck reports whether the kernel holds a process in this stall: not in a pause as it usually makes,
