@@ -94,7 +94,7 @@ type Record struct {
 	ID     string // of the stall, unique in its process
 	Time   int64
 	End    EndReason // of a stall that ended
-	Moving int64     // since when all ranks of the job on the host have moved data, of EventWatched; 0: not all have
+	Moving int64     // of EventWatched: since when the job is watched, where all its ranks on the host have moved since; 0: not all have
 
 	Identity
 	Rank     int

@@ -19,7 +19,7 @@ type job struct {
 	Mount int64 `json:"mount"` // since when the rank that is named is known to wait for a mount which nothing has named; 0: it does not
 	// Watched is when an agent last said that data of the job moves, by its host.
 	Watched map[string]int64 `json:"watched,omitempty"`
-	// Moving is since when all ranks there had moved data then, as they were watched; 0: not all had.
+	// Moving is since when that agent had watched the job, where all ranks there had moved data since; 0: not all had.
 	Moving map[string]int64 `json:"moving,omitempty"`
 
 	Changed bool  `json:"changed"` // since the last decision

@@ -227,9 +227,9 @@ func (g *graph) working(key string, fs *facts) string {
 	return cmp.Or(works, key)
 }
 
-// waitsFor reports whether a process of which only a thread beside its main thread makes progress waits for another all
-// the same (a monitor computes): it owes nothing, and the other owes data, rests for too long, and had fallen silent
-// before this one sent its last. Who makes others wait has received what they sent since.
+// waitsFor reports whether a process waits for another though a thread of it computes, such as a monitor. Its main
+// thread makes no progress, and it owes nothing. The other owes data, rests for too long, and fell silent before this
+// one sent its last. Who makes others wait has received what they sent since.
 func (g *graph) waitsFor(works, key string) bool {
 	by, off := g.later(works, key)
 	return g.procs[works].Doing.Activity == socketstall.ThreadComputing && !g.owes(works) &&

@@ -156,7 +156,7 @@ func (NcclSocketWatched) EventName() string { return EventNcclSocketWatched }
 // Attributes is where they are written.
 func (a NcclSocketWatched) Attributes() *record.Attributes { return a.attributes }
 
-// NcclSocketWatchedNs sets nccl.socket.watched_ns: Time in which all ranks of the job on this node were watched and have moved data. A stall that was last told before, by a receiver that does not run any more, is over. Absent until all have.
+// NcclSocketWatchedNs sets nccl.socket.watched_ns: Time for which the receiver has watched the job. Absent until all its ranks on this node have moved data since they were first seen. A stall that was last told before, by a receiver that does not run any more, is over.
 func (a NcclSocketWatched) NcclSocketWatchedNs(v int64) {
 	a.attributes.Int("nccl.socket.watched_ns", v)
 }

@@ -140,7 +140,7 @@ func (js *jobs) has(one owner) bool {
 // Watched says that data of a job moves over sockets, by one of its ranks.
 type Watched struct {
 	Process identity.Process
-	Since   time.Time // all its ranks here have moved data since then, and were watched all the time; zero where not all have
+	Since   time.Time // when its first rank here was met; zero until all here have moved data since they were met
 }
 
 // watched are those jobs whose data moved in this snapshot and of which that was not said for long, or not
@@ -163,7 +163,7 @@ func (js *jobs) watched(c *clock) (all []Watched) {
 	return all
 }
 
-// allMove is since when all ranks of the job have been watched, where each has moved data in that time; else zero.
+// allMove is since when the job has been watched, where each of its ranks has moved data since it was met; else zero.
 // Of a rank any process of it counts: a script or a worker beside it may hold its sockets, too.
 func (j *job) allMove() (since time.Time) {
 	moves := map[int]bool{}
