@@ -34,7 +34,7 @@ func (t *Tracker) inherit() {
 	}
 	t.late = true
 	kept, away, err := pin.Keep(t.opts.Pin, Name, r.layout, r.set(t.memory.ranks), pin.Heir{Remember: t.remember, Read: t.handleLate})
-	t.handleBehind(len(t.behind))
+	t.onExits(t.behind.all())
 	t.late = false
 	if r.kept = kept; kept == nil {
 		t.memory = t.memory.close()

@@ -11,14 +11,8 @@ import "time"
 // firstEnding is how long the end of what was killed waits for that of the first process.
 const firstEnding = time.Second
 
-// maxBehind is how many ends wait; beyond it the oldest does not.
+// maxBehind is how many ends wait.
 const maxBehind = 1024
-
-// heldEnd is an end that waits for that of the first process of its container.
-type heldEnd struct {
-	event
-	due uint64 // boot clock
-}
 
 // waitsForFirst lets the end of a process wait, where its first process has killed it and has not ended yet
 // as far as is known.
@@ -33,50 +27,30 @@ func (t *Tracker) waitsForFirst(e *event) bool {
 	t.mu.RLock()
 	first := t.table.exact(s.pid, s.startNS)
 	waits := first != nil && first.alive()
+	var owner [2]string
+	if waits {
+		owner = [...]string{first.Domain, first.ContainerID}
+	}
 	t.mu.RUnlock()
 	if !waits {
 		return false
 	}
-	if len(t.behind) >= maxBehind {
-		t.handleBehind(1)
-	}
 	held := *e
 	held.environ = nil // it refers to the ring
-	t.behind = append(t.behind, heldEnd{held, bootNow() + uint64(t.firstEnding)})
+	t.onExits(t.behind.add(held, bootNow()+uint64(t.firstEnding), owner[:]...))
 	return true
 }
 
 // firstEnded handles the ends that have waited for that of this process.
 func (t *Tracker) firstEnded(pid uint32, startNS uint64) {
-	var ready []heldEnd
-	stay := t.behind[:0]
-	for _, one := range t.behind {
-		if s, _ := one.signals.ending(one.signal(), one.timeNS); s.pid == pid && s.startNS == startNS {
-			ready = append(ready, one)
-		} else {
-			stay = append(stay, one)
-		}
-	}
-	t.behind = stay
-	for i := range ready {
-		t.onExit(&ready[i].event)
-	}
+	t.onExits(t.behind.those(func(e event) bool {
+		s, _ := e.signals.ending(e.signal(), e.timeNS)
+		return s.pid == pid && s.startNS == startNS
+	}))
 }
 
-// firstOverdue handles the ends that have waited long enough: the end of their first process was lost.
-func (t *Tracker) firstOverdue(now uint64) {
-	n := 0
-	for n < len(t.behind) && t.behind[n].due <= now {
-		n++
-	}
-	t.handleBehind(n)
-}
-
-// handleBehind handles the oldest ends that wait.
-func (t *Tracker) handleBehind(n int) {
-	ready := t.behind[:n:n]
-	t.behind = t.behind[n:]
-	for i := range ready {
-		t.onExit(&ready[i].event)
+func (t *Tracker) onExits(ended []event) {
+	for i := range ended {
+		t.onExit(&ended[i])
 	}
 }

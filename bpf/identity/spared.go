@@ -2,7 +2,10 @@
 
 package identity
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // An owner who ends a job asks all of its ranks; a stranger may ask one. Nothing in the end of
 // that rank tells which: it shows in the others, which were asked, too, or were not.
@@ -12,34 +15,37 @@ import "time"
 // at once.
 const asking = time.Second
 
-// maxAsked is how many ends wait; beyond it the oldest is told without the others.
+// maxAsked is how many ends wait. One that gives way is told without the others.
 const maxAsked = 1024
 
 // askedEnds are the ends that wait for what becomes of the others of their job. What ends of
 // the same job meanwhile waits behind them: it may have died of that.
 type askedEnds struct {
-	queue []askedEnd
-	of    map[jobKey]int // how many wait
+	waiting[askedEnd]
+	of map[jobKey]int // how many wait
 }
 
 type askedEnd struct {
 	Exit
 	asked bool
-	due   uint64 // boot clock
 }
 
-func (a *askedEnds) add(e askedEnd) {
-	a.queue = append(a.queue, e)
-	a.of[e.job()]++
+// wait lets an end wait, or another of an owner of more than its share.
+func (a *askedEnds) wait(e askedEnd, due uint64) (early []askedEnd) {
+	job := e.job()
+	a.of[job]++
+	return a.gone(a.add(e, due, job.domain, job.name()))
 }
 
-func (a *askedEnds) take() Exit {
-	e := a.queue[0].Exit
-	a.queue = a.queue[1:]
-	if a.of[e.job()]--; a.of[e.job()] == 0 {
-		delete(a.of, e.job())
+// gone counts those that wait no longer.
+func (a *askedEnds) gone(ends []askedEnd) []askedEnd {
+	for i := range ends {
+		job := ends[i].job()
+		if a.of[job]--; a.of[job] == 0 {
+			delete(a.of, job)
+		}
 	}
-	return e
+	return ends
 }
 
 // tell tells of an end, or lets it wait. The caller holds the lock.
@@ -49,14 +55,18 @@ func (t *Tracker) tell(e Exit) {
 		t.exits.send(e)
 		return
 	}
-	if len(t.asked.queue) >= maxAsked {
-		t.exits.send(t.asked.take())
-	}
-	end := askedEnd{Exit: e, asked: asked}
+	due := uint64(0)
 	if asked {
-		end.due = bootNow() + uint64(asking)
+		due = bootNow() + uint64(asking)
 	}
-	t.asked.add(end)
+	t.tellAlone(t.asked.wait(askedEnd{e, asked}, due))
+}
+
+// tellAlone tells of ends without what became of the others of their job.
+func (t *Tracker) tellAlone(ends []askedEnd) {
+	for i := range ends {
+		t.exits.send(ends[i].Exit)
+	}
 }
 
 // ofKnownJob reports whether it is known which job a process is of.
@@ -86,13 +96,13 @@ func (s *Signal) asksOne() bool {
 func (t *Tracker) tellAsked(now uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := 0
-	byJob := map[jobKey][]*record{}
-	for ; n < len(t.asked.queue) && t.asked.queue[n].due <= now; n++ {
-		byJob[t.asked.queue[n].job()] = nil
-	}
-	if n == 0 {
+	ends := t.asked.gone(t.asked.due(now))
+	if len(ends) == 0 {
 		return
+	}
+	byJob := map[jobKey][]*record{}
+	for i := range ends {
+		byJob[ends[i].job()] = nil
 	}
 	for _, c := range [...]class{livingRank, exitedRank} {
 		t.table.queues[c].Each(func(r *record) {
@@ -101,22 +111,17 @@ func (t *Tracker) tellAsked(now uint64) {
 			}
 		})
 	}
-	for range n {
-		asked := t.asked.queue[0].asked
-		e := t.asked.take()
-		if asked {
-			e.Others = t.others(&e, byJob[e.job()])
+	for i := range ends {
+		e := &ends[i]
+		if e.asked {
+			e.Others = t.others(&e.Exit, byJob[e.job()])
 		}
-		t.exits.send(e)
+		t.exits.send(e.Exit)
 	}
 }
 
-// flushAsked tells of all that wait, without the others: nobody watches any more.
-func (t *Tracker) flushAsked() {
-	for len(t.asked.queue) > 0 {
-		t.exits.send(t.asked.take())
-	}
-}
+// flushAsked tells of all that wait: nobody watches any more.
+func (t *Tracker) flushAsked() { t.tellAlone(t.asked.gone(t.asked.all())) }
 
 // others looks at what became of the ranks of a job besides one of them. The sender is not
 // counted: it asks all but itself. One that was asked just before may have ended first. Who acts on a container from outside means what is in it.
@@ -197,3 +202,5 @@ type jobKey struct {
 }
 
 func (p *Process) job() jobKey { return jobKey{p.JobID, p.Rendezvous, p.Domain, p.WorldSize} }
+
+func (k jobKey) name() string { return k.id + "\x00" + k.rendezvous + "\x00" + strconv.Itoa(k.world) }

@@ -58,10 +58,10 @@ type Tracker struct {
 	healing     time.Duration // see the constant
 	healedDrops uint64
 	lastScan    time.Time
-	behind      []heldEnd     // oldest first
-	firstEnding time.Duration // see the constant
-	late        bool          // what is handled happened while nobody looked
-	since       uint64        // boot clock: what was before has been handled, as late
+	behind      waiting[event] // for the end of their first process
+	firstEnding time.Duration  // see the constant
+	late        bool           // what is handled happened while nobody looked
+	since       uint64         // boot clock: what was before has been handled, as late
 
 	speakers speakers
 
@@ -140,7 +140,8 @@ func newTracker(opts Options, source source, proc *reader, report probe.Report) 
 		exits: newExits(), table: newTable(opts.MaxProcesses, opts.Retention), unread: unread{}, currents: currents{of: map[uint32]*fairlru.Element[*current]{}},
 		closing: make(chan struct{}), done: make(chan struct{}),
 	}
-	t.launches, t.asked.of = newLaunches(t.tell, t.isAsked), map[jobKey]int{}
+	t.launches = newLaunches(t.tell, t.isAsked)
+	t.behind.most, t.asked.most, t.asked.of = maxBehind, maxAsked, map[jobKey]int{}
 	return t
 }
 
@@ -192,7 +193,7 @@ func (t *Tracker) Close() error {
 		close(t.closing)
 		t.err = t.source.close()
 		<-t.done
-		t.handleBehind(len(t.behind))
+		t.onExits(t.behind.all())
 		t.mu.Lock()
 		t.launches.flush()
 		t.flushAsked()
@@ -221,7 +222,7 @@ func (t *Tracker) run() {
 			t.invalid.Add(1)
 			t.pause(drain)
 		}
-		t.firstOverdue(bootNow())
+		t.onExits(t.behind.due(bootNow())) // the end of their first process was lost
 		t.tellAsked(bootNow())
 		if now := time.Now(); !now.Before(due) {
 			t.maintain(now)
