@@ -101,17 +101,17 @@ type rankKey struct {
 
 // remembered is a rank as JSON, in the map.
 type remembered struct {
-	PID, ParentPID              uint32
-	StartNS                     uint64
-	Comm                        string
-	Rank, LocalRank, WorldSize  int
-	Job, Addr                   string
-	Port, Attempt               int
-	Drill                       bool
-	Domain, Container, Pod, Dir string
-	Trace                       string `json:",omitempty"` // as a traceparent
-	Meet                        string `json:",omitempty"` // the job of a rank that is known by its calls
-	Launcher                    string `json:",omitempty"` // whose mark it has
+	PID, ParentPID                    uint32
+	StartNS                           uint64
+	Comm                              string
+	Rank, LocalRank, WorldSize        int
+	Job, Addr                         string
+	Port, Attempt                     int
+	Drill                             bool
+	Domain, Container, Pod, Name, Dir string
+	Trace                             string `json:",omitempty"` // as a traceparent
+	Meet                              string `json:",omitempty"` // the job of a rank that is known by its calls
+	Launcher                          string `json:",omitempty"` // whose mark it has
 }
 
 func newMemory(most int) (*memory, error) {
@@ -194,7 +194,7 @@ func (r *record) remembered() ([]byte, error) {
 	what := remembered{
 		PID: r.PID, ParentPID: r.ParentPID, StartNS: r.startNS, Comm: r.Comm,
 		Rank: r.Rank, LocalRank: r.LocalRank, WorldSize: r.WorldSize, Job: r.JobID, Addr: r.MasterAddr, Port: r.MasterPort,
-		Attempt: r.Attempt, Drill: r.Drill, Domain: r.Domain, Container: r.ContainerID, Pod: r.PodUID, Dir: r.CgroupPath,
+		Attempt: r.Attempt, Drill: r.Drill, Domain: r.Domain, Container: r.ContainerID, Pod: r.PodUID, Name: r.podName, Dir: r.CgroupPath,
 		Trace: r.Trace.String(), Launcher: r.launcher,
 	}
 	if r.byCalls {
@@ -219,7 +219,7 @@ func parseRemembered(value []byte) (facts, error) {
 	}
 	trace, _ := parseTraceparent([]byte(what.Trace)) // of a rank that has none, ""
 	return facts{
-		pid: what.PID, parentPID: what.ParentPID, startNS: what.StartNS, comm: what.Comm, drill: what.Drill, domain: what.Domain,
+		pid: what.PID, parentPID: what.ParentPID, startNS: what.StartNS, comm: what.Comm, drill: what.Drill, domain: what.Domain, podName: what.Name,
 		launch: launch{
 			rank: what.Rank, localRank: what.LocalRank, worldSize: what.WorldSize, jobID: what.Job,
 			masterAddr: what.Addr, masterPort: what.Port, attempt: what.Attempt, trace: trace,

@@ -197,7 +197,7 @@ func TestWhereNothingCanBePinnedItSaysWhatToDo(t *testing.T) {
 // Ranks are remembered as they were known, whatever their launcher called them.
 func TestRememberedRanksAreWhatTheyWere(t *testing.T) {
 	f := facts{
-		pid: 7, parentPID: 3, startNS: 123456789, comm: "python\x01", domain: "pod:x", drill: true,
+		pid: 7, parentPID: 3, startNS: 123456789, comm: "python\x01", domain: "pod:x", podName: strings.Repeat("n", maxHostName), drill: true,
 		launch:     launch{rank: 3, localRank: 1, worldSize: 8, jobID: strings.Repeat("j", maxJobID), masterAddr: strings.Repeat("h", maxHostName), masterPort: 1, attempt: 2, launcher: "torchrun"},
 		membership: membership{Path: "/a", ContainerID: "c", PodUID: "p"},
 	}

@@ -224,19 +224,21 @@ func TestBadValueOfOneVariableLeavesTheOthers(t *testing.T) {
 func TestAJobWithoutAnIDIsItsRendezvous(t *testing.T) {
 	const container = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	for name, tc := range map[string]struct {
-		addr, container, job, want string
+		addr, container, pod, job, want string
 	}{
-		"an address":                  {"10.0.0.1", "", "", "10.0.0.1:29500/8"},
-		"a name":                      {"node-0", container, "", "node-0:29500/8"},
-		"a job with an id needs none": {"10.0.0.1", "", "j", ""},
-		"no store":                    {"", "", "", ""},
-		"loopback says nothing outside the machine": {"127.0.0.1", "", "", "n1:29500/8"},
-		"by its name":               {"localhost", "", "", "n1:29500/8"},
-		"of IPv6":                   {"::1", "", "", "n1:29500/8"},
-		"nor outside the container": {"localhost", container, "", "0123456789ab:29500/8"},
+		"an address":                  {"10.0.0.1", "", "", "", "10.0.0.1:29500/8"},
+		"a name":                      {"node-0", container, "llm-master-0", "", "node-0:29500/8"},
+		"a job with an id needs none": {"10.0.0.1", "", "", "j", ""},
+		"no store":                    {"", "", "", "", ""},
+		"loopback says nothing outside the machine": {"127.0.0.1", "", "", "", "n1:29500/8"},
+		"by its name":                 {"localhost", "", "", "", "n1:29500/8"},
+		"of IPv6":                     {"::1", "", "", "", "n1:29500/8"},
+		"nor outside the container":   {"localhost", container, "", "", "0123456789ab:29500/8"},
+		"nor outside the pod":         {"localhost", container, "llm-master-0", "", "llm-master-0:29500/8"},
+		"a pod in the host's network": {"127.0.0.1", "", "llm-master-0", "", "llm-master-0:29500/8"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := facts{pid: 42, host: "n1", launch: launch{rank: 3, worldSize: 8, jobID: tc.job, masterAddr: tc.addr, masterPort: 29500}, membership: membership{ContainerID: tc.container}}
+			f := facts{pid: 42, host: "n1", launch: launch{rank: 3, worldSize: 8, jobID: tc.job, masterAddr: tc.addr, masterPort: 29500}, membership: membership{ContainerID: tc.container}, podName: tc.pod}
 			r, _ := derive(f, nil)
 			require.Equal(t, tc.want, r.Rendezvous)
 			worker, _ := derive(facts{pid: 43, host: "n1", launch: noLaunch()}, r)

@@ -17,9 +17,12 @@ type facts struct {
 	drill          bool
 	host           string // what this machine is called
 	domain         string
+	podName        string // inside its namespace, "" where the node does not tell it
 	membership     membership
 	unread         bool // some of it could not be read, for now
 }
+
+func (f *facts) at(p place) { f.membership, f.domain, f.podName = p.membership, p.domain, p.podName }
 
 // derive makes the record of a process from what was read of it and from its
 // parent, when that is known. Of a training job's processes three kinds are told
@@ -32,7 +35,7 @@ type facts struct {
 //     It carries the rank's identity with Inherited set;
 //   - the parent too has a rank, but has started this one: it is a launcher. It is told so.
 func derive(f facts, parent *record) (r *record, parentIsLauncher bool) {
-	r = &record{startNS: f.startNS, program: cmp.Or(f.program, f.comm), byCalls: f.launch.byCalls, launcher: f.launch.launcher, Process: Process{
+	r = &record{startNS: f.startNS, program: cmp.Or(f.program, f.comm), byCalls: f.launch.byCalls, launcher: f.launch.launcher, podName: f.podName, Process: Process{
 		PID: f.pid, ParentPID: f.parentPID, Comm: f.comm,
 		Rank: f.launch.rank, LocalRank: f.launch.localRank, WorldSize: f.launch.worldSize,
 		JobID: f.launch.jobID, MasterAddr: f.launch.masterAddr, MasterPort: f.launch.masterPort,
@@ -84,23 +87,28 @@ func (p *Process) begin(f *facts) {
 	case f.launch.rendezvous != "":
 		p.Rendezvous = f.launch.rendezvous
 	case p.MasterAddr != "":
-		p.Rendezvous = p.meetAt(f.host) + ":" + strconv.Itoa(p.MasterPort) + world
+		p.Rendezvous = p.meetAt(f) + ":" + strconv.Itoa(p.MasterPort) + world
 	case f.launch.mpi && f.parentPID > 1:
 		p.Rendezvous = f.host + ":launcher-" + strconv.FormatUint(uint64(f.parentPID), 10) + world
 	}
 }
 
 // meetAt is the address where the ranks of the job meet. A loopback address says nothing
-// outside its machine, or its container.
-func (p *Process) meetAt(host string) string {
+// outside its machine, or its container. In a pod it is the pod's name: operators of PyTorch jobs give
+// localhost to the first pod, and to all others its name, which is that of its service
+// (training operators of Kubeflow, KubeDL and Alibaba, MASTER_ADDR).
+func (p *Process) meetAt(f *facts) string {
 	if addr := net.ParseIP(p.MasterAddr); p.MasterAddr != "localhost" && (addr == nil || !addr.IsLoopback()) {
 		return p.MasterAddr
+	}
+	if f.podName != "" {
+		return f.podName
 	}
 	const shown = 12 // digits of a container's id
 	if len(p.ContainerID) >= shown {
 		return p.ContainerID[:shown]
 	}
-	return host
+	return f.host
 }
 
 // placeIn puts a process whose own cgroup could not be read where its parent is.

@@ -20,8 +20,9 @@ const young = time.Minute
 // onExec learns a process that has just begun a program.
 func (t *Tracker) onExec(e *event) {
 	f := facts{pid: e.pid, parentPID: e.parentPID, startNS: e.startNS, comm: e.comm}
-	var placeErr, environErr error
-	f.membership, f.domain, placeErr = t.proc.place(e.pid)
+	var environErr error
+	at, placeErr := t.proc.place(e.pid)
+	f.at(at)
 	environ := e.environ
 	if !e.whole {
 		var all []byte
@@ -32,7 +33,8 @@ func (t *Tracker) onExec(e *event) {
 	// What /proc gave is only worth something if it was of this process.
 	st, statErr := t.proc.Stat(e.pid)
 	if statErr != nil || st.StartNS()/uint64(tick) != e.startNS/uint64(tick) {
-		f.membership, f.domain, environ = membership{}, unknownDomain, e.environ
+		f.at(place{domain: unknownDomain})
+		environ = e.environ
 	}
 	f.unread = passing(placeErr) || passing(environErr) || passing(statErr)
 	f.launch = parseEnviron(environ).in(f.membership.Path)
@@ -235,8 +237,8 @@ func (t *Tracker) learn(pid uint32, depth int, again bool) *record {
 		return known
 	}
 	f := facts{pid: pid, parentPID: st.ParentPID, startNS: st.StartNS(), comm: st.Name, launch: noLaunch()}
-	var placeErr error
-	f.membership, f.domain, placeErr = t.proc.place(pid)
+	at, placeErr := t.proc.place(pid)
+	f.at(at)
 	environ, environErr := t.proc.environ(pid)
 	if environErr == nil {
 		f.launch = parseEnviron(environ).in(f.membership.Path)
@@ -264,8 +266,7 @@ func (t *Tracker) learn(pid uint32, depth int, again bool) *record {
 func (f *facts) keep(known *record) {
 	f.drill, f.program = f.drill || known.Drill, known.program
 	if f.domain == unknownDomain && known.Domain != "" {
-		f.domain = known.Domain
-		f.membership = membership{ContainerID: known.ContainerID, PodUID: known.PodUID, Path: known.CgroupPath}
+		f.at(place{membership{ContainerID: known.ContainerID, PodUID: known.PodUID, Path: known.CgroupPath}, known.Domain, known.podName})
 	}
 	if f.launch.rank != Unknown || !known.IsRank() || known.Inherited {
 		return

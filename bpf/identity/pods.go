@@ -28,44 +28,47 @@ const maxPods = 4096
 // the kernel's coarse clock stands still for up to 10 ms.
 const settled = time.Second
 
-// pods knows the namespaces of the pods of this node.
+// pods knows the pods of this node by name.
 type pods struct {
 	proc *procfs.FS
 	now  func() time.Time
 
-	mu      sync.Mutex        // guards what follows
-	spaces  map[string]string // of a pod, by its uid; those that the folder had when it was read
-	changed time.Time         // when the folder last changed, zero if that may not be known yet
+	mu      sync.Mutex         // guards what follows
+	names   map[string]podName // by uid; those that the folder had when it was read
+	changed time.Time          // when the folder last changed, zero if that may not be known yet
 }
 
-// namespace is that of a pod, "" where the node does not tell it.
-func (p *pods) namespace(uid string) string {
+// podName is how a cluster calls a pod.
+type podName struct{ namespace, name string }
+
+// named is how a pod is called, nothing where the node does not tell it.
+func (p *pods) named(uid string) podName {
 	if p == nil || uid == "" || p.proc.Foreign() {
-		return ""
+		return podName{}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if space := p.spaces[uid]; space != "" {
-		return space
+	if known, there := p.names[uid]; there {
+		return known
 	}
 	p.read()
-	return p.spaces[uid]
+	return p.names[uid]
 }
 
 // listing is one reading of the folder.
 type listing struct {
 	changed time.Time
-	spaces  map[string]string // nil: it has not changed
+	names   map[string]podName // nil: it has not changed
 }
 
 // read reads the folder again, if it has changed.
 func (p *pods) read() {
 	root, known, now := filepath.Join(p.proc.Root(), "1", "root"), p.changed, p.now()
 	got, err := procfs.Patiently(p.proc, root+podLogs, func() (listing, error) { return list(root, known) })
-	if err != nil || got.spaces == nil {
+	if err != nil || got.names == nil {
 		return
 	}
-	p.spaces, p.changed = got.spaces, got.changed
+	p.names, p.changed = got.names, got.changed
 	if now.Sub(got.changed) < settled {
 		p.changed = time.Time{}
 	}
@@ -102,27 +105,31 @@ func list(root string, known time.Time) (listing, error) {
 	if err != nil && len(names) == 0 {
 		names = nil // it is empty
 	}
-	return listing{changed, spacesOf(names)}, nil
+	return listing{changed, podsOf(names)}, nil
 }
 
-// spacesOf reads the names of folders. Neither a namespace nor the name of a pod has an
+// podsOf reads the names of folders. Neither a namespace nor the name of a pod has an
 // underscore (RFC 1123).
-func spacesOf(names []string) map[string]string {
-	spaces := map[string]string{}
-	for _, name := range names {
-		parts := strings.Split(name, "_")
-		if len(parts) != 3 || !isNamespace(parts[0]) {
+func podsOf(folders []string) map[string]podName {
+	names := map[string]podName{}
+	for _, folder := range folders {
+		parts := strings.Split(folder, "_")
+		if len(parts) != 3 || !isNamespace(parts[0]) || !isPod(parts[1]) {
 			continue
 		}
 		if uid := procfs.PodUID("pod" + parts[2]); uid != "" {
-			spaces[uid] = parts[0]
+			names[uid] = podName{parts[0], parts[1]}
 		}
 	}
-	return spaces
+	return names
 }
 
+const label = "abcdefghijklmnopqrstuvwxyz0123456789-" // of RFC 1123
+
 // isNamespace reports whether s is a label of RFC 1123, as a namespace is.
-func isNamespace(s string) bool {
-	const label = "abcdefghijklmnopqrstuvwxyz0123456789-"
-	return s != "" && len(s) <= 63 && strings.Trim(s, label) == ""
+func isNamespace(s string) bool { return s != "" && len(s) <= 63 && strings.Trim(s, label) == "" }
+
+// isPod reports whether s is labels with dots between them, as the name of a pod is.
+func isPod(s string) bool {
+	return s != "" && len(s) <= maxHostName && strings.Trim(s, label+".") == ""
 }

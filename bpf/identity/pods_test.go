@@ -56,6 +56,35 @@ func TestAPodIsOfItsNamespace(t *testing.T) {
 	}
 }
 
+// TestPodsOfOneJobMeetInOneJob: an operator of PyTorch jobs gives localhost to the first pod, and its name to the others. What
+// runs in one pod alone stays apart, and so does a pod of that name in another namespace.
+func TestPodsOfOneJobMeetInOneJob(t *testing.T) {
+	hosttest.Require(t, "the folders of the kubelet are root's")
+	env := func(rank int, addr string) []string {
+		return []string{fmt.Sprint("RANK=", rank), "WORLD_SIZE=2", "MASTER_PORT=23456", "MASTER_ADDR=" + addr}
+	}
+	uids := make([]string, 4)
+	s := newScripted(t, Options{}, func(_ *Tracker, proc fakeProc, base uint64) {
+		for i, pod := range []struct{ namespace, name, addr string }{
+			{"team-a", "llm-master-0", "localhost"}, {"team-a", "llm-worker-0", "llm-master-0"},
+			{"team-a", "alone", "127.0.0.1"}, {"team-b", "llm-master-0", "localhost"},
+		} {
+			uids[i] = uidB[:len(uidB)-1] + fmt.Sprint(i)
+			proc.addPod(pod.namespace, pod.name, uids[i])
+			proc.add(uint32(200+i), 1, base, "python", podCgroup(uids[i]), env(i%2, pod.addr)...)
+		}
+	})
+	of := func(pid uint32) jobKey {
+		p := s.lookup(pid, 0, 1)
+		return p.job()
+	}
+	require.Equal(t, "llm-master-0:23456/2", of(200).rendezvous)
+	require.Equal(t, of(200), of(201))
+	require.Equal(t, "alone:23456/2", of(202).rendezvous)
+	require.Equal(t, of(200).rendezvous, of(203).rendezvous)
+	require.NotEqual(t, of(200), of(203))
+}
+
 // TestNamespacesAreTheKubelets: a folder that others may write to, or that is none of the
 // root of process 1, says nothing.
 func TestNamespacesAreTheKubelets(t *testing.T) {
@@ -93,7 +122,7 @@ func TestNamespacesAreTheKubelets(t *testing.T) {
 			tc.spoil(t, proc, filepath.Dir(proc.addPod("team-a", "llama-0", uidA)))
 			r := newReader(proc.root)
 			r.SetForeign(name == "other numbers of processes")
-			require.Equal(t, tc.want, r.pods.namespace(uidA))
+			require.Equal(t, tc.want, r.pods.named(uidA).namespace)
 		})
 	}
 }
@@ -109,24 +138,24 @@ func TestTheFolderIsReadAgainWhenItChanges(t *testing.T) {
 		uid := fmt.Sprintf("%s%d", uidB[:len(uidB)-1], i)
 		r.pods.now = func() time.Time { return at.Add(time.Millisecond) }
 		require.NoError(t, os.Chtimes(logs, at, at))
-		require.Empty(t, r.pods.namespace(uid))
+		require.Empty(t, r.pods.named(uid).namespace)
 		proc.addPod("team-b", fmt.Sprint("llama-", i), uid)
 		require.NoError(t, os.Chtimes(logs, at, at))
-		require.Equal(t, "team-b", r.pods.namespace(uid))
+		require.Equal(t, "team-b", r.pods.named(uid).namespace)
 	}
 	r.pods.now = func() time.Time { return at.Add(time.Minute) }
-	require.Empty(t, r.pods.namespace("nobody"))
+	require.Empty(t, r.pods.named("nobody").namespace)
 	require.False(t, r.pods.changed.IsZero())
 	proc.addPod("team-c", "late", uidB[:len(uidB)-1]+"9")
 	require.NoError(t, os.Chtimes(logs, at, at))
-	require.Empty(t, r.pods.namespace(uidB[:len(uidB)-1]+"9"), "it is not read for every process")
+	require.Empty(t, r.pods.named(uidB[:len(uidB)-1]+"9").namespace, "it is not read for every process")
 	require.NoError(t, os.Chtimes(logs, at, at.Add(time.Second)))
-	require.Equal(t, "team-c", r.pods.namespace(uidB[:len(uidB)-1]+"9"))
+	require.Equal(t, "team-c", r.pods.named(uidB[:len(uidB)-1]+"9").namespace)
 }
 
 func TestNamesOfFoldersAreReadAsTheKubeletWritesThem(t *testing.T) {
 	const static = "0123456789abcdef0123456789abcdef"
-	require.Equal(t, map[string]string{uidA: "team-a", static: "kube-system"}, spacesOf([]string{
+	require.Equal(t, map[string]podName{uidA: {"team-a", "llama-0"}, static: {"kube-system", "etcd-node-1"}}, podsOf([]string{
 		"team-a_llama-0_" + uidA, "kube-system_etcd-node-1_" + static,
 		"", "_", "__", "team-b_llama-0", "team b_llama-0_" + uidB, "_llama-0_" + uidB, "team-b_llama_0_" + uidB, "team-b_llama-0_" + uidB + "_",
 		"team-b_llama-0_nobody", "team-b\n_llama-0_" + uidB, "Team-B_llama-0_" + uidB,

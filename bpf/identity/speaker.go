@@ -43,7 +43,7 @@ func (t *Tracker) DomainOf(user uint32, cgroup, job string) string {
 	}
 	if who.tenant != "" {
 		m := procfs.MembershipIn(cgroup)
-		domain := domainOf(m, t.proc.pods.namespace(m.PodUID), user)
+		domain := domainOf(m, t.proc.pods.named(m.PodUID).namespace, user)
 		t.speakers.keep(who, domain)
 		return domain
 	}

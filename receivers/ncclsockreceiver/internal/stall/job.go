@@ -190,8 +190,8 @@ type owner struct{ domain, id string }
 // run side by side under its id; those without either by their launcher.
 type jobKey struct {
 	owner
-	rendezvous, master string
-	port, world        int
+	rendezvous  string
+	port, world int
 }
 
 func keyOf(p *identity.Process) jobKey {
@@ -199,7 +199,7 @@ func keyOf(p *identity.Process) jobKey {
 	if p.JobID != "" { // the address is left out: one rank may call its own host localhost
 		return jobKey{owner: of, port: p.MasterPort, world: p.WorldSize}
 	}
-	return jobKey{owner: of, rendezvous: p.Rendezvous, master: p.MasterAddr, port: p.MasterPort, world: p.WorldSize}
+	return jobKey{owner: of, rendezvous: p.Rendezvous, port: p.MasterPort, world: p.WorldSize}
 }
 
 // job is the ranks of one job on this node.

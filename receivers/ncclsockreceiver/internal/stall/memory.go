@@ -14,7 +14,6 @@ type Memory struct {
 	Domain     string `json:"domain,omitempty"`
 	JobID      string `json:"job,omitempty"`
 	Rendezvous string `json:"rendezvous,omitempty"`
-	Master     string `json:"master,omitempty"`
 	Port       int    `json:"port,omitempty"`
 	World      int    `json:"world,omitempty"`
 
@@ -28,7 +27,7 @@ type Memory struct {
 }
 
 func (m *Memory) key() jobKey {
-	return jobKey{owner: owner{m.Domain, m.JobID}, rendezvous: m.Rendezvous, master: m.Master, port: m.Port, world: m.World}
+	return jobKey{owner: owner{m.Domain, m.JobID}, rendezvous: m.Rendezvous, port: m.Port, world: m.World}
 }
 
 // After is the memory after an absence.
@@ -48,7 +47,7 @@ func (t *Tracker) Memory(p *identity.Process) (m Memory, is bool) {
 	}
 	j, k := r.job, r.job.key
 	m = Memory{
-		Domain: k.domain, JobID: k.id, Rendezvous: k.rendezvous, Master: k.master, Port: k.port, World: k.world,
+		Domain: k.domain, JobID: k.id, Rendezvous: k.rendezvous, Port: k.port, World: k.world,
 		Rank: r.now.Rank, Moved: r.hasMoved(), Takes: r.onlyTakes(), Traffic: min(j.phases.traffic, t.o.PhaseLearning), Faulty: j.faulty || j.tainted >= max(j.moved, 0),
 	}
 	m.Pauses, m.Elsewhere = t.kept(j, m.Rank), t.kept(j, Unknown)
