@@ -11,6 +11,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/metadata"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/ports"
 )
 
@@ -114,13 +115,20 @@ func (c *converter) ports(news []ports.Seen, job []identity.Process, now time.Ti
 		a.NetworkRdmaPortPhysicalState(p.Physical)
 		a.NetworkRdmaPortReason(string(p.Reason))
 		a.NetworkRdmaPortInactiveNs(p.Inactive.Nanoseconds())
-		if len(job) > 0 {
-			a.GenAiTrainingJobID(job[0].JobID)
-			a.GenAiTrainingJobDomain(job[0].Domain)
-			record.Numbers(a.NetworkRdmaPortRanks, ranksOf(job))
-		}
+		putHere(a.HereAttributes, job)
 	}
 	return c.builder.Emit()
+}
+
+// putHere says which job has to do with what happens to the host: its ranks on other hosts, too.
+func putHere(a metadata.HereAttributes, job []identity.Process) {
+	if len(job) == 0 {
+		return
+	}
+	a.GenAiTrainingJobID(job[0].JobID)
+	a.GenAiTrainingJobDomain(job[0].Domain)
+	a.GenAiTrainingRendezvous(job[0].Rendezvous)
+	record.Numbers(a.NetworkRdmaPortRanks, ranksOf(job))
 }
 
 // ranksOf are the numbers of ranks, sorted, each once.

@@ -133,6 +133,29 @@ func TestXidOfARankBecomesARecordAtOnce(t *testing.T) {
 	b.Accepted(t, 1)
 }
 
+// A link that goes down ends ranks on other hosts, too: its record says which job runs here.
+func TestALinkThatChangesTellsTheJobHere(t *testing.T) {
+	b := newBench(t)
+	rank := func(pid uint32, number int) identity.Process {
+		return identity.Process{PID: pid, Comm: "python", Rank: number, WorldSize: 8, Rendezvous: "node-0:29500/8", Domain: "slurm 7"}
+	}
+	b.Resolver.Know(rank(42, 4), rank(43, 5))
+	b.start(t)
+	b.write("mlx5_core 0000:5e:00.0 ibs3: Port: 1 Link DOWN")
+	a := b.Next(t).Attributes().AsRaw()
+	require.Equal(t, "down", a["network.link.state"])
+	require.Equal(t, "node-0:29500/8", a["gen_ai.training.rendezvous"])
+	require.Equal(t, "slurm 7", a["gen_ai.training.job_domain"])
+	require.Equal(t, []any{int64(4), int64(5)}, a["network.rdma.port.ranks"])
+	require.NotContains(t, a, "gen_ai.training.job_id")
+
+	b.Resolver.Know(rank(42, 4), identity.Process{PID: 50, Comm: "python", Rank: 0, WorldSize: 2, JobID: "another", Domain: "slurm 8"})
+	b.write("mlx5_core 0000:5e:00.0 ibs3: Port: 1 Link UP")
+	a = b.Next(t).Attributes().AsRaw()
+	require.Equal(t, "up", a["network.link.state"])
+	require.NotContains(t, a, "gen_ai.training.job_domain", "of two jobs, neither")
+}
+
 func TestForgedLineIsANormalRecordThatSaysSo(t *testing.T) {
 	b := newBench(t)
 	b.start(t)

@@ -172,6 +172,9 @@ func (w *worker) fold(reports []fold.Report, faults []kernellog.Fault, now time.
 				fault.Owner = &owner
 			}
 		}
+		if link, is := fault.Event.(metadata.NetworkLink); is && !w.folder.Continues(fault) {
+			putHere(metadata.HereAttributesOn(link.Attributes()), w.jobHere())
+		}
 		reports = w.folder.Add(reports, *fault, now)
 	}
 	if n := w.folder.Folded() - folded; n > 0 {

@@ -409,11 +409,12 @@ type NetworkLink struct {
 	record.JudgementAttributes
 	record.StormAttributes
 	LineAttributes
+	HereAttributes
 }
 
 // NetworkLink begins a record.
 func (b *LogsBuilder) NetworkLink(head record.Head) NetworkLink {
-	return NetworkLinkOn(b.Begin(EventNetworkLink, 21, head))
+	return NetworkLinkOn(b.Begin(EventNetworkLink, 25, head))
 }
 
 // NetworkLinkOn writes the attributes there.
@@ -424,6 +425,7 @@ func NetworkLinkOn(attributes *record.Attributes) NetworkLink {
 		record.JudgementAttributesOn(attributes),
 		record.StormAttributesOn(attributes),
 		LineAttributesOn(attributes),
+		HereAttributesOn(attributes),
 	}
 }
 
@@ -497,11 +499,12 @@ func (a NetworkModuleFault) NetworkRdmaDevice(v string) { a.attributes.Text("net
 type NetworkRdmaPort struct {
 	attributes *record.Attributes
 	record.TrustAttributes
+	HereAttributes
 }
 
 // NetworkRdmaPort begins a record.
 func (b *LogsBuilder) NetworkRdmaPort(head record.Head) NetworkRdmaPort {
-	return NetworkRdmaPortOn(b.Begin(EventNetworkRdmaPort, 11, head))
+	return NetworkRdmaPortOn(b.Begin(EventNetworkRdmaPort, 12, head))
 }
 
 // NetworkRdmaPortOn writes the attributes there.
@@ -509,6 +512,7 @@ func NetworkRdmaPortOn(attributes *record.Attributes) NetworkRdmaPort {
 	return NetworkRdmaPort{
 		attributes,
 		record.TrustAttributesOn(attributes),
+		HereAttributesOn(attributes),
 	}
 }
 
@@ -517,14 +521,6 @@ func (NetworkRdmaPort) EventName() string { return EventNetworkRdmaPort }
 
 // Attributes is where they are written.
 func (a NetworkRdmaPort) Attributes() *record.Attributes { return a.attributes }
-
-// GenAiTrainingJobDomain sets gen_ai.training.job_domain: Whose job it is, as the kernel tells it: the Slurm job, the pods' namespace, or the user. A job is its id inside its domain.
-func (a NetworkRdmaPort) GenAiTrainingJobDomain(v string) {
-	a.attributes.Text("gen_ai.training.job_domain", v)
-}
-
-// GenAiTrainingJobID sets gen_ai.training.job_id: Training job of the process.
-func (a NetworkRdmaPort) GenAiTrainingJobID(v string) { a.attributes.Text("gen_ai.training.job_id", v) }
 
 // NetworkInterfaceName sets network.interface.name: Network interface or RDMA device.
 func (a NetworkRdmaPort) NetworkInterfaceName(v string) {
@@ -545,11 +541,6 @@ func (a NetworkRdmaPort) NetworkRdmaPortInactiveNs(v int64) {
 // NetworkRdmaPortPhysicalState sets network.rdma.port.physical_state: Physical state of a port that is not active, as its driver says it: sleep, polling, disabled, port_configuration_training, link_up, link_error_recovery, phy_test. Drivers of Ethernet adapters say disabled of each port without a link.
 func (a NetworkRdmaPort) NetworkRdmaPortPhysicalState(v string) {
 	a.attributes.Text("network.rdma.port.physical_state", v)
-}
-
-// NetworkRdmaPortRanks sets network.rdma.port.ranks: Ranks that run on this host, where they are of one job; not which of them use the port.
-func (a NetworkRdmaPort) NetworkRdmaPortRanks() pcommon.Slice {
-	return a.attributes.Slice("network.rdma.port.ranks")
 }
 
 // NetworkRdmaPortReason sets network.rdma.port.reason: Why the port is not active, where its state says so: switched_off (on this host: its physical state is disabled, or its Ethernet interface is down), no_link, not_configured (it has a link, and no subnet manager makes it active).
@@ -934,6 +925,35 @@ func (TracecoreLost) EventName() string { return EventTracecoreLost }
 
 // Attributes is where they are written.
 func (a TracecoreLost) Attributes() *record.Attributes { return a.attributes }
+
+// HereAttributes writes the attributes that events of the group here carry: the job whose ranks run on the host, where all are of one.
+type HereAttributes struct{ attributes *record.Attributes }
+
+// HereAttributesOn writes them there.
+func HereAttributesOn(attributes *record.Attributes) HereAttributes {
+	return HereAttributes{attributes}
+}
+
+// Here returns the writer of the group; each event of the group has this method.
+func (a HereAttributes) Here() HereAttributes { return a }
+
+// GenAiTrainingJobDomain sets gen_ai.training.job_domain: Whose job it is, as the kernel tells it: the Slurm job, the pods' namespace, or the user. A job is its id inside its domain.
+func (a HereAttributes) GenAiTrainingJobDomain(v string) {
+	a.attributes.Text("gen_ai.training.job_domain", v)
+}
+
+// GenAiTrainingJobID sets gen_ai.training.job_id: Training job of the process.
+func (a HereAttributes) GenAiTrainingJobID(v string) { a.attributes.Text("gen_ai.training.job_id", v) }
+
+// GenAiTrainingRendezvous sets gen_ai.training.rendezvous: Where the ranks of a job without an id meet: MASTER_ADDR:PORT/WORLD. A loopback address is that of its container or machine.
+func (a HereAttributes) GenAiTrainingRendezvous(v string) {
+	a.attributes.Text("gen_ai.training.rendezvous", v)
+}
+
+// NetworkRdmaPortRanks sets network.rdma.port.ranks: Ranks that run on this host, where they are of one job; not which of them use the port.
+func (a HereAttributes) NetworkRdmaPortRanks() pcommon.Slice {
+	return a.attributes.Slice("network.rdma.port.ranks")
+}
 
 // LineAttributes writes the attributes that events of the group line carry: how far a line of the kernel log can be relied on.
 type LineAttributes struct{ attributes *record.Attributes }
