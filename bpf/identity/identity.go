@@ -145,6 +145,12 @@ type Members interface {
 	Joined(p Process)
 }
 
+// Endings is a Resolver that can also say of a process that nobody watched whether it is there.
+type Endings interface {
+	// HasEnded reports whether the kernel shows that a process runs no more; false where nothing shows it.
+	HasEnded(Born) bool
+}
+
 // Stops is a Resolver that can also say what stopped a process.
 type Stops interface {
 	// Stopped returns the signal that stopped a living process, and who sent it; false

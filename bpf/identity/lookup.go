@@ -31,6 +31,9 @@ func (t *Tracker) Ranks() []Process {
 	return t.table.livingRanks()
 }
 
+// HasEnded implements Endings.
+func (t *Tracker) HasEnded(p Born) bool { return p.StartNS != 0 && t.hasEnded(p.PID, p.StartNS) }
+
 // known finds the process itself. One that had ended by then is still meant (its
 // GPU's faults may come after it), unless somebody else has the pid now.
 func (t *Tracker) known(pid uint32, ns uint64) (Process, bool) {

@@ -79,7 +79,10 @@ type Tracker struct {
 	err     error
 }
 
-var _ Resolver = (*Tracker)(nil)
+var (
+	_ Resolver = (*Tracker)(nil)
+	_ Endings  = (*Tracker)(nil)
+)
 
 // source delivers events: the kernel's ring does, and in tests a list.
 type source interface {

@@ -47,6 +47,7 @@ var (
 	_ extension.Extension = (*identityExtension)(nil)
 	_ identity.Resolver   = (*identityExtension)(nil)
 	_ identity.Stops      = (*identityExtension)(nil)
+	_ identity.Endings    = (*identityExtension)(nil)
 	_ identity.Candidates = (*identityExtension)(nil)
 	_ identity.Members    = (*identityExtension)(nil)
 	_ heartbeat.Watcher   = (*identityExtension)(nil)
@@ -176,6 +177,12 @@ func (x *identityExtension) Stopped(p identity.Process) (identity.Signal, bool) 
 		return t.Stopped(p)
 	}
 	return identity.Signal{}, false
+}
+
+// HasEnded implements identity.Endings.
+func (x *identityExtension) HasEnded(p identity.Born) bool {
+	t, ok := x.current().(identity.Endings)
+	return ok && t.HasEnded(p)
 }
 
 // Unranked implements identity.Candidates.

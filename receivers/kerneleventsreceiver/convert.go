@@ -87,8 +87,9 @@ func putStorm(a record.StormAttributes, report fold.Report) {
 	a.KerneleventsLastTimeUnixNano(report.Last.UnixNano())
 }
 
-// exit makes a record of the end of a process.
-func (c *converter) exit(e identity.Exit, observed time.Time) plog.Logs {
+// exit makes a record of the end of a process, whose job had been watched for so long; 0 where it was
+// from its start.
+func (c *converter) exit(e identity.Exit, watched time.Duration, observed time.Time) plog.Logs {
 	severity := record.Info
 	if e.Failed() && !e.Helper {
 		severity = record.Error
@@ -109,6 +110,9 @@ func (c *converter) exit(e identity.Exit, observed time.Time) plog.Logs {
 	a.StampSignal(e.Signalled)
 	if e.Others.Lived > 0 {
 		a.ProcessExitSparedRanks(int64(e.Others.Spared()))
+	}
+	if watched != 0 {
+		a.ProcessExitWatchedNs(watched.Nanoseconds())
 	}
 	putWrapper(a, e.Wrapper)
 	if c := e.Child; c != nil {

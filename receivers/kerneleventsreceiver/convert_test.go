@@ -124,7 +124,7 @@ func TestExitSaysHowManyRanksWereSpared(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := identity.Exit{Process: identity.Process{PID: 42, Rank: 3}, Signal: 15, Others: tc.others}
-			got := newTestConverter().exit(e, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
+			got := newTestConverter().exit(e, 0, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
 			require.Equal(t, tc.want, got.Attributes().AsRaw()["process.exit.spared_ranks"])
 		})
 	}
@@ -158,7 +158,7 @@ func TestExitNamesTheWrapperThatPassedItOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := identity.Exit{Process: identity.Process{PID: 42, Comm: "python", Rank: 3}, Signal: 11, Wrapper: tc.wrapper}
-			got := newTestConverter().exit(e, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
+			got := newTestConverter().exit(e, 0, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
 			require.Equal(t, tc.text, got.Body().AsString())
 			said := got.Attributes().AsRaw()
 			maps.DeleteFunc(said, func(key string, _ any) bool { return !strings.HasPrefix(key, "process.exit.wrapper.") })
@@ -188,7 +188,7 @@ func TestExitNamesTheChildThatCrashedBefore(t *testing.T) {
 			child := tc.child
 			child.PID, child.Comm = 50, "pt_data_worker"
 			e := identity.Exit{Process: identity.Process{PID: 42, Comm: "python", Rank: 3}, Code: 1, Child: &child}
-			got := newTestConverter().exit(e, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
+			got := newTestConverter().exit(e, 0, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
 			require.Equal(t, "python (pid 42, rank 3) exited with status 1, after its child pt_data_worker (pid 50) "+tc.text, got.Body().AsString())
 			said := got.Attributes().AsRaw()
 			maps.DeleteFunc(said, func(key string, _ any) bool { return !strings.HasPrefix(key, "process.exit.child.") })
@@ -237,7 +237,7 @@ func TestExitSaysWhoSentTheSignal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.exit.Process = identity.Process{PID: 42, Comm: "python", Rank: 3}
-			got := newTestConverter().exit(tc.exit, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
+			got := newTestConverter().exit(tc.exit, 0, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
 			require.Equal(t, tc.text, got.Body().AsString())
 			signal := map[string]any{}
 			for key, value := range got.Attributes().AsRaw() {
@@ -252,7 +252,7 @@ func TestExitSaysWhoSentTheSignal(t *testing.T) {
 
 // TestEveryEventIsEmitted plays every line the parser is tested with.
 func TestEveryEventIsEmitted(t *testing.T) {
-	emitted := map[string]bool{metadata.EventProcessExit: true, metadata.EventProcessStart: true, metadata.EventHostBoot: true, metadata.EventTracecoreLost: true, metadata.EventNetworkRdmaPort: true} // of no line
+	emitted := map[string]bool{metadata.EventProcessExit: true, metadata.EventProcessStart: true, metadata.EventProcessGone: true, metadata.EventHostBoot: true, metadata.EventTracecoreLost: true, metadata.EventNetworkRdmaPort: true} // of no line
 	for _, report := range reportsOf(t, everyLine(t), kmsg.WriterUserspace) {
 		emitted[report.Key.Event] = true
 	}

@@ -20,7 +20,10 @@ const (
 )
 
 // starts remembers which ranks were told of.
-type starts struct{ told map[rankStart]bool }
+type starts struct {
+	told  map[rankStart]bool
+	ranks []identity.Process // those that run
+}
 
 type rankStart struct {
 	pid     uint32
@@ -32,6 +35,7 @@ type rankStart struct {
 func (s *starts) news(living []identity.Process, now time.Time) []identity.Process {
 	told := make(map[rankStart]bool, len(s.told))
 	var fresh []identity.Process
+	s.ranks = nil
 	for i := range living {
 		p := &living[i]
 		key := rankStart{p.PID, p.StartNS}
@@ -41,6 +45,7 @@ func (s *starts) news(living []identity.Process, now time.Time) []identity.Proce
 		case !s.told[key] && !told[key]:
 			fresh = append(fresh, *p)
 		}
+		s.ranks = append(s.ranks, *p)
 		told[key] = true
 	}
 	s.told = told

@@ -41,6 +41,7 @@ type worker struct {
 	enabled   map[string]bool
 
 	watched  *watched
+	roll     *roll
 	started  starts
 	parser   *kernellog.Parser
 	topology *topologies
@@ -65,8 +66,9 @@ func newWorker(settings receiver.Settings, config *Config, telemetry *metadata.T
 	}
 	limits := fold.Limits{Quiet: config.Fold.Quiet, Longest: config.Fold.Longest, Open: config.Fold.MaxOpen}
 	host := record.ThisHost()
+	watched := newWatched(settings, config.Storage, host.Boot)
 	return &worker{
-		watched: newWatched(settings, config.Storage, host.Boot),
+		watched: watched, roll: newRoll(watched),
 		events:  make(chan *kmsg.Event, eventsQueue), exits: make(chan identity.Exit, exitsQueue), ports: make(chan []ports.Port),
 		config: config, put: put, telemetry: telemetry, outcomes: outcomeOptions(), enabled: config.Events.ByName(),
 		parser: kernellog.NewParser(meanings), topology: newTopologies(time.Now()), folder: fold.New(limits),
@@ -91,6 +93,7 @@ func (w *worker) run(_ context.Context, done <-chan struct{}) {
 		go w.watchPorts(done)
 	}
 	ignoreExits := w.watchExits()
+	w.tellGone(time.Now())
 	timer, note := time.NewTimer(w.tick), time.NewTicker(noteEvery)
 	defer timer.Stop()
 	defer note.Stop()
@@ -114,6 +117,7 @@ func (w *worker) run(_ context.Context, done <-chan struct{}) {
 		case <-done:
 			ignoreExits()
 			w.finish()
+			w.roll.close(time.Now())
 			w.watched.close()
 			return
 		}
@@ -201,17 +205,20 @@ func (w *worker) send(now time.Time) {
 }
 
 func (w *worker) exit(exit identity.Exit, now time.Time) {
-	w.put(w.convert.exit(exit, now))
+	w.put(w.convert.exit(exit, w.roll.watchedFor(&exit), now))
+	w.roll.ended(&exit, now)
 }
 
-// lookAtRanks tells of ranks that run and were not told of.
+// lookAtRanks tells of ranks that run and were not told of, and notes which run.
 func (w *worker) lookAtRanks(now time.Time) {
-	if w.resolver == nil || !w.config.ProcessExits || !w.config.Events.ProcessStart.Enabled {
+	if w.resolver == nil || !w.config.ProcessExits {
 		return
 	}
-	if fresh := w.started.news(w.resolver.Ranks(), now); len(fresh) > 0 {
+	if fresh := w.started.news(w.resolver.Ranks(), now); len(fresh) > 0 && w.config.Events.ProcessStart.Enabled {
 		w.put(w.convert.starts(fresh, now))
 	}
+	w.roll.look(w.started.ranks)
+	w.roll.note(now)
 }
 
 // finish empties the queues and closes every fold.

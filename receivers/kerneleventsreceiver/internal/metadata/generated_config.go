@@ -41,6 +41,7 @@ type EventsConfig struct {
 	NvswitchSxid         EventConfig `mapstructure:"nvswitch.sxid"`
 	PcieError            EventConfig `mapstructure:"pcie.error"`
 	ProcessExit          EventConfig `mapstructure:"process.exit"`
+	ProcessGone          EventConfig `mapstructure:"process.gone"`
 	ProcessSegfault      EventConfig `mapstructure:"process.segfault"`
 	ProcessStart         EventConfig `mapstructure:"process.start"`
 	StorageNotResponding EventConfig `mapstructure:"storage.not_responding"`
@@ -87,6 +88,9 @@ func DefaultEventsConfig() EventsConfig {
 			Enabled: true,
 		},
 		ProcessExit: EventConfig{
+			Enabled: true,
+		},
+		ProcessGone: EventConfig{
 			Enabled: true,
 		},
 		ProcessSegfault: EventConfig{

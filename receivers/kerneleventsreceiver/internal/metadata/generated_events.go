@@ -24,6 +24,7 @@ const (
 	EventNvswitchSxid         = "nvswitch.sxid"
 	EventPcieError            = "pcie.error"
 	EventProcessExit          = "process.exit"
+	EventProcessGone          = "process.gone"
 	EventProcessSegfault      = "process.segfault"
 	EventProcessStart         = "process.start"
 	EventStorageNotResponding = "storage.not_responding"
@@ -47,6 +48,7 @@ func (c EventsConfig) ByName() map[string]bool {
 		EventNvswitchSxid:         c.NvswitchSxid.Enabled,
 		EventPcieError:            c.PcieError.Enabled,
 		EventProcessExit:          c.ProcessExit.Enabled,
+		EventProcessGone:          c.ProcessGone.Enabled,
 		EventProcessSegfault:      c.ProcessSegfault.Enabled,
 		EventProcessStart:         c.ProcessStart.Enabled,
 		EventStorageNotResponding: c.StorageNotResponding.Enabled,
@@ -661,7 +663,7 @@ type ProcessExit struct {
 
 // ProcessExit begins a record.
 func (b *LogsBuilder) ProcessExit(head record.Head) ProcessExit {
-	return ProcessExitOn(b.Begin(EventProcessExit, 48, head))
+	return ProcessExitOn(b.Begin(EventProcessExit, 49, head))
 }
 
 // ProcessExitOn writes the attributes there.
@@ -737,6 +739,9 @@ func (a ProcessExit) ProcessExitSparedRanks(v int64) {
 	a.attributes.Int("process.exit.spared_ranks", v)
 }
 
+// ProcessExitWatchedNs sets process.exit.watched_ns: How long the ranks of its job on this host had been watched when it ended. Absent where they were watched from their start, or all ranks of the job were seen to live at one time since: then none of them had ended before, unseen.
+func (a ProcessExit) ProcessExitWatchedNs(v int64) { a.attributes.Int("process.exit.watched_ns", v) }
+
 // ProcessExitWrapperCode sets process.exit.wrapper.code: Exit status of what ran the process for its rank (a shell, timeout, tini) and passed its end on as its own; 0 when a signal ended that. The record is the end of the rank: the process is the one that failed.
 func (a ProcessExit) ProcessExitWrapperCode(v int64) {
 	a.attributes.Int("process.exit.wrapper.code", v)
@@ -758,6 +763,41 @@ func (a ProcessExit) ProcessExitWrapperPid(v int64) { a.attributes.Int("process.
 // ProcessExitWrapperSignalName sets process.exit.wrapper.signal_name: Signal by which the wrapper ended itself as its child had ended.
 func (a ProcessExit) ProcessExitWrapperSignalName(v string) {
 	a.attributes.Text("process.exit.wrapper.signal_name", v)
+}
+
+// ProcessGone writes the attributes of the event process.gone: A rank lived when an agent last looked, and is not there when the next one starts: nobody saw how and when it ended.
+type ProcessGone struct {
+	attributes *record.Attributes
+	record.TrustAttributes
+	record.IdentityAttributes
+}
+
+// ProcessGone begins a record.
+func (b *LogsBuilder) ProcessGone(head record.Head) ProcessGone {
+	return ProcessGoneOn(b.Begin(EventProcessGone, 19, head))
+}
+
+// ProcessGoneOn writes the attributes there.
+func ProcessGoneOn(attributes *record.Attributes) ProcessGone {
+	return ProcessGone{
+		attributes,
+		record.TrustAttributesOn(attributes),
+		record.IdentityAttributesOn(attributes),
+	}
+}
+
+// EventName is process.gone.
+func (ProcessGone) EventName() string { return EventProcessGone }
+
+// Attributes is where they are written.
+func (a ProcessGone) Attributes() *record.Attributes { return a.attributes }
+
+// ProcessGoneAgain sets process.gone.again: The same rank of the job runs as another process now. Absent where none does.
+func (a ProcessGone) ProcessGoneAgain(v bool) { a.attributes.Bool("process.gone.again", v) }
+
+// ProcessGoneUnwatchedNs sets process.gone.unwatched_ns: For how long nobody had watched the process when it was found to be gone; the record has the time at which it was.
+func (a ProcessGone) ProcessGoneUnwatchedNs(v int64) {
+	a.attributes.Int("process.gone.unwatched_ns", v)
 }
 
 // ProcessSegfault writes the attributes of the event process.segfault: A process crashed inside an acceleration library.
