@@ -147,8 +147,9 @@ type Members interface {
 
 // Endings is a Resolver that can also say of a process that nobody watched whether it is there.
 type Endings interface {
-	// HasEnded reports whether the kernel shows that a process runs no more; false where nothing shows it.
-	HasEnded(Born) bool
+	// EndedUnseen reports whether the kernel shows that a process runs no more, and its end was not seen;
+	// false where nothing shows it.
+	EndedUnseen(Born) bool
 }
 
 // Stops is a Resolver that can also say what stopped a process.

@@ -31,8 +31,17 @@ func (t *Tracker) Ranks() []Process {
 	return t.table.livingRanks()
 }
 
-// HasEnded implements Endings.
-func (t *Tracker) HasEnded(p Born) bool { return p.StartNS != 0 && t.hasEnded(p.PID, p.StartNS) }
+// EndedUnseen implements Endings.
+func (t *Tracker) EndedUnseen(p Born) bool {
+	if p.StartNS == 0 || !t.hasEnded(p.PID, p.StartNS) {
+		return false
+	}
+	t.catchUp(bootNow())
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	r := t.table.exact(p.PID, p.StartNS)
+	return r == nil || !r.told
+}
 
 // known finds the process itself. One that had ended by then is still meant (its
 // GPU's faults may come after it), unless somebody else has the pid now.

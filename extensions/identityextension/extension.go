@@ -179,10 +179,10 @@ func (x *identityExtension) Stopped(p identity.Process) (identity.Signal, bool) 
 	return identity.Signal{}, false
 }
 
-// HasEnded implements identity.Endings.
-func (x *identityExtension) HasEnded(p identity.Born) bool {
+// EndedUnseen implements identity.Endings.
+func (x *identityExtension) EndedUnseen(p identity.Born) bool {
 	t, ok := x.current().(identity.Endings)
-	return ok && t.HasEnded(p)
+	return ok && t.EndedUnseen(p)
 }
 
 // Unranked implements identity.Candidates.

@@ -28,7 +28,7 @@ const (
 const (
 	mostOnRoll     = 512
 	mostRollText   = mostOnRoll * (4 << 10)
-	leastBetween   = time.Second // two writes because of an end
+	mostEndsNoted  = 32 // at once in a second
 	rollSeenAtMost = noteEvery
 )
 
@@ -42,8 +42,9 @@ type roll struct {
 	before []onRoll           // as the process before this left it; nil once it was looked at
 	seen   kmsg.Moment        // when that one last looked
 
-	written           []byte
-	wroteAt, wroteEnd time.Time
+	written []byte
+	wrote   time.Time
+	ends    int // that were noted at once since the last look
 }
 
 // onRoll is the outermost process of a rank.
@@ -88,10 +89,10 @@ type absent struct {
 
 // absent returns the ranks that are not there any more, in the order of their starts. A rank that
 // lives on as another process of before, as one does that its wrapper has left, is not gone.
-func (r *roll) absent(living []identity.Process, hasEnded func(identity.Born) bool) (gone []absent) {
+func (r *roll) absent(living []identity.Process, unseen func(identity.Born) bool) (gone []absent) {
 	for i := range r.before {
 		p := &r.before[i]
-		if !hasEnded(p.Born()) {
+		if !unseen(p.Born()) {
 			continue
 		}
 		one := absent{Process: p.Process, unwatched: time.Duration(r.began - max(r.seen, kmsg.Moment(p.StartNS)))}
@@ -138,7 +139,7 @@ func (r *roll) look(ranks []identity.Process) {
 	for i := range ranks {
 		living[ranks[i].PID] = &onRoll{Process: ranks[i], Since: r.since(&ranks[i])}
 	}
-	r.living, r.before = living, nil
+	r.living, r.before, r.ends = living, nil, 0
 	r.whole()
 }
 
@@ -184,7 +185,7 @@ func (r *roll) watchedFor(e *identity.Exit) time.Duration {
 	return time.Duration(r.now() - p.Since)
 }
 
-// ended forgets a rank whose end was told, at once where many do not end together.
+// ended forgets a rank whose end was told, at once where not too many end together.
 func (r *roll) ended(e *identity.Exit, now time.Time) {
 	pid := e.PID
 	if e.Wrapper != nil {
@@ -194,15 +195,14 @@ func (r *roll) ended(e *identity.Exit, now time.Time) {
 		return
 	}
 	delete(r.living, pid)
-	if since := now.Sub(r.wroteEnd); since < 0 || since >= leastBetween {
-		r.wroteEnd = now
+	if r.ends++; r.ends <= mostEndsNoted {
 		r.write(now)
 	}
 }
 
 // note writes which ranks live if that has changed, and now and then that it was looked at.
 func (r *roll) note(now time.Time) {
-	if since := now.Sub(r.wroteAt); since < 0 || since >= rollSeenAtMost || !bytes.Equal(r.text(), r.written) {
+	if since := now.Sub(r.wrote); since < 0 || since >= rollSeenAtMost || !bytes.Equal(r.text(), r.written) {
 		r.write(now)
 	}
 }
@@ -230,7 +230,7 @@ func (r *roll) close(now time.Time) {
 }
 
 func (r *roll) write(now time.Time) {
-	r.wroteAt = now
+	r.wrote = now
 	text := r.text()
 	if text == nil {
 		return
@@ -263,7 +263,7 @@ func (w *worker) tellGone(now time.Time) {
 		w.exit(exit, now)
 	}
 	if endings, ok := w.resolver.(identity.Endings); ok && w.config.Events.ProcessGone.Enabled {
-		if gone := w.roll.absent(w.resolver.Ranks(), endings.HasEnded); len(gone) > 0 {
+		if gone := w.roll.absent(w.resolver.Ranks(), endings.EndedUnseen); len(gone) > 0 {
 			w.put(w.convert.gone(gone, now))
 		}
 	}

@@ -169,7 +169,7 @@ func (l *ledger) next(w *watched) {
 func (l *ledger) gone(living ...identity.Process) (said []string) {
 	var r probereceivertest.Resolver
 	r.Know(living...)
-	for _, p := range l.absent(living, r.HasEnded) {
+	for _, p := range l.absent(living, r.EndedUnseen) {
 		said = append(said, strings.TrimSpace(fmt.Sprint(p.Rank, " ", p.unwatched, map[bool]string{true: " again"}[p.again])))
 	}
 	return said
@@ -269,19 +269,26 @@ func TestTheRollIsBounded(t *testing.T) {
 	require.Contains(t, l.gone(flood...), "2 2m0s")
 }
 
-func TestAnEndIsNotedAtOnceAndAFloodOfThemSeldom(t *testing.T) {
-	l := newLedger(t, workers4(0, 1, 2, 3)...)
-	l.look(workers4(0, 1, 2, 3))
+func TestAnEndIsNotedAtOnceAndAFloodOfThemLater(t *testing.T) {
+	const many = 2 * mostEndsNoted
+	var all []identity.Process
+	for i := range uint32(many) {
+		p := worker4(1)
+		p.PID += i
+		all = append(all, p)
+	}
+	l := newLedger(t, all...)
+	l.look(all)
 	l.note(start)
+	r := l.roll
+	for i := range all {
+		r.ended(&identity.Exit{Process: all[i]}, start)
+	}
 	kept := func() int {
 		l.next(l.watched)
 		return len(l.before)
 	}
-	r := l.roll
-	for i, rank := range []int{0, 1, 2} {
-		r.ended(&identity.Exit{Process: worker4(rank)}, start.Add(time.Duration(i)*time.Millisecond))
-	}
-	require.Equal(t, 3, kept())
-	r.note(start.Add(time.Second))
-	require.Equal(t, 1, kept())
+	require.Equal(t, many-mostEndsNoted, kept())
+	r.note(start)
+	require.Zero(t, kept())
 }

@@ -69,7 +69,7 @@ func newWorker(settings receiver.Settings, config *Config, telemetry *metadata.T
 	watched := newWatched(settings, config.Storage, host.Boot)
 	return &worker{
 		watched: watched, roll: newRoll(watched),
-		events:  make(chan *kmsg.Event, eventsQueue), exits: make(chan identity.Exit, exitsQueue), ports: make(chan []ports.Port),
+		events: make(chan *kmsg.Event, eventsQueue), exits: make(chan identity.Exit, exitsQueue), ports: make(chan []ports.Port),
 		config: config, put: put, telemetry: telemetry, outcomes: outcomeOptions(), enabled: config.Events.ByName(),
 		parser: kernellog.NewParser(meanings), topology: newTopologies(time.Now()), folder: fold.New(limits),
 		convert: newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), host),

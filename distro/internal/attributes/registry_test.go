@@ -120,6 +120,7 @@ var ownNames = map[string]string{
 	"network.rdma.port":   "a port of an adapter, not of TCP",
 	"process.exception":   "an exception that a process displayed",
 	"process.exit":        "that and how a process ended, beyond process.exit.code",
+	"process.gone":        "a process that ended while nobody watched",
 	"process.segfault":    "the kernel says that a process touched memory it has not",
 	"process.stack":       "where a thread stands",
 	"process.start":       "that a process of a rank began; with boot and pid, process.start_ns is one process, once",

@@ -179,8 +179,8 @@ func (r *Resolver) Ranks() []identity.Process {
 	return slices.Clone(r.processes)
 }
 
-// HasEnded reports whether a process is none of those known.
-func (r *Resolver) HasEnded(p identity.Born) bool {
+// EndedUnseen reports whether a process is none of those known.
+func (r *Resolver) EndedUnseen(p identity.Born) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !slices.ContainsFunc(r.processes, func(o identity.Process) bool { return o.Born() == p })
