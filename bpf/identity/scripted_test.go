@@ -683,3 +683,22 @@ func TestADrillIsKnownByItsToken(t *testing.T) {
 	s.exit(301, 202, 1, 2, 6)
 	require.False(t, exitOf(t, s.exits, 301).Drill)
 }
+
+// What somebody remembers of before has ended unseen where /proc shows it, and nobody told of the end.
+func TestWhoEndedUnseen(t *testing.T) {
+	s := newScripted(t, Options{}, func(_ *Tracker, proc fakeProc, base uint64) {
+		proc.add(500, 1, base, "python", "/a", rank3()...)
+	})
+	unseen := func(pid uint32, start float64) bool {
+		return s.EndedUnseen(Born{pid, s.ns(start) / uint64(tick) * uint64(tick)})
+	}
+	require.False(t, unseen(500, 0), "it lives")
+	require.True(t, unseen(500, -10), "another had its number")
+	require.True(t, unseen(501, 0))
+	require.False(t, s.EndedUnseen(Born{PID: 501}), "which one is not known")
+	s.proc.remove(500)
+	s.exit(500, 1, 0, 10, 6)
+	require.False(t, unseen(500, 0), "its end is in the ring at least")
+	s.Tracker.proc.SetForeign(true)
+	require.False(t, unseen(501, 0), "nothing shows it")
+}

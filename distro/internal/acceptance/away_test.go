@@ -3,6 +3,7 @@
 package acceptance
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -97,6 +98,46 @@ func TestDeathsWhileNoAgentRanAreNamedByTheNext(t *testing.T) {
 	out = commandtest.Finish(t, commandtest.New(t, "unpin", "--folder="+root))
 	require.Zero(t, out.Code, out.Stderr)
 	require.Equal(t, fmt.Sprintf("nothing to remove in %s\n", root), out.Stdout)
+}
+
+// Nothing is pinned. The agent is killed, and a rank dies before the next one starts, of which the others die: that
+// rank is named, though nobody saw how it ended.
+func TestARankThatDiesUnseenIsNamedByTheNextAgent(t *testing.T) {
+	privtest.Require(t)
+	state := t.TempDir()
+	var pids [3]int
+	var ends [3]func()
+	for rank := range pids {
+		pids[rank], ends[rank] = startMortal(t, rank)
+	}
+	const keeps = "--set=receivers.kernelevents.storage=file_storage"
+	first := startAgent(t, state, keeps)
+	for _, pid := range pids {
+		require.Eventually(t, func() bool { return written(t, state, fmt.Sprintf(`"PID":%d,`, pid)) }, hosttest.Patience, 100*time.Millisecond)
+	}
+	first.Kill()
+	before := time.Now()
+	ends[2]()
+
+	second := startAgent(t, state, keeps)
+	ends[0]()
+	ends[1]()
+	death := second.await(t, "the death", about("rank_exit", "pid", strconv.Itoa(pids[2])))
+	require.Equal(t, fmt.Sprintf("rank 2 (exe, pid %d) on %s ended while no agent watched, before others of its job died: how it ended is not known", pids[2], death.Culprit["host"]), death.Headline)
+	require.Equal(t, verdict.Partial, death.Confidence)
+	require.True(t, death.Onset.After(before))
+}
+
+// written reports whether a file of the folder has that text.
+func written(t *testing.T, folder, text string) (found bool) {
+	require.NoError(t, filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			content, _ := os.ReadFile(path) // it may be gone by now
+			found = found || bytes.Contains(content, []byte(text))
+		}
+		return nil
+	}))
+	return found
 }
 
 // A relative path would name another folder in each working directory.
