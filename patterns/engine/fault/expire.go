@@ -29,6 +29,7 @@ func (f *Fault) Fire() {
 
 // callAgain waits for what is due next.
 func (f *Fault) callAgain() {
+	f.leavePlaces()
 	f.set.time.Call(f, f.expireAt())
 	if v := f.verdict; v != nil && v.nextQuiet != 0 {
 		f.set.time.Call(f, v.nextQuiet)

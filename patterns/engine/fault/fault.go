@@ -121,8 +121,11 @@ func (f *Fault) touch(w *Evidence, m *Mark) {
 }
 
 // adds reports whether m adds to what the verdict says: it is trusted as much, quoted, or asked for
-// by other evidence.
+// by other evidence. A place that is left is told when it is (leavePlaces).
 func (f *Fault) adds(w *Evidence, m *Mark) bool {
+	if w.left(m) {
+		return false
+	}
 	return f.trusted(w, m, f.named()) && (w.Resolves || m.Gone || f.counts(w, m, f.named())) || (len(w.quotes) > 0 || w.said) && f.trusted(w, m, verdict.Claimed)
 }
 
@@ -161,9 +164,12 @@ func (f *Fault) put(w *Evidence, m Mark) (first, changed bool) {
 		return false, false
 	}
 	at, _ = slices.BinarySearchFunc(marks, m, compare)
-	if w.Newest {
-		if slices.ContainsFunc(marks[at:], func(o Mark) bool { return f.replaces(&o, &m) }) {
-			return false, false // it comes late
+	switch {
+	case w.left(&m):
+		return f.putLeft(w, m)
+	case w.Newest:
+		if slices.ContainsFunc(marks, func(o Mark) bool { return f.replaces(&o, &m) && w.comesLate(&m, &o) }) {
+			return false, false
 		}
 		marks = append(slices.DeleteFunc(marks[:at:at], func(o Mark) bool { return f.replaces(&m, &o) }), marks[at:]...)
 		at, _ = slices.BinarySearchFunc(marks, m, compare)

@@ -31,6 +31,7 @@ type Mark struct {
 	Drill   bool     `json:"x,omitempty"` // a drill made it, as its process has proven
 	Late    bool     `json:"y,omitempty"` // it happened while nobody looked, and was read later
 	Gone    bool     `json:"g,omitempty"` // the detector took it back: it shows nothing any more
+	Was     *Mark    `json:"z,omitempty"` // where its thing was before, and has left by now
 
 	Trust verdict.Trust `json:"u,omitempty"`
 
@@ -49,6 +50,9 @@ func (m *Mark) count() int {
 	n := int(unsafe.Sizeof(*m)) + 16*len(m.Values) + 8*len(m.Ranks) + len(m.Source) + len(m.FaultID) + len(m.Span) + len(m.Run)
 	for _, v := range m.Values {
 		n += len(v)
+	}
+	if m.Was != nil {
+		n += m.Was.bytes()
 	}
 	for _, ranks := range m.Lists {
 		n += 64 + 8*len(ranks)

@@ -224,6 +224,9 @@ const likeThese = "others like these"
 // allEvidence is what marks of w show: a line for each thing that they tell of, so that a count is
 // of what its line says. What is beyond mostKinds, or left because of the cap, is counted by itself.
 func (f report) allEvidence(w *Evidence, marks []Mark) []verdict.Evidence {
+	if some := slices.DeleteFunc(slices.Clone(marks), func(m Mark) bool { return w.left(&m) }); len(some) > 0 {
+		marks = some
+	}
 	kinds := f.kinds(w, marks)
 	if len(kinds) == 1 {
 		if one := f.oneEvidence(w, marks, f.folded[w.index]); one.Shows != "" || !w.Newest { // how it is now may be nothing to tell

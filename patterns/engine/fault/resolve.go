@@ -247,6 +247,7 @@ func (f *Fault) never(at int, value string) bool {
 func (f *Fault) resolve(at int64, closing *verdict.Evidence) {
 	v := f.verdict
 	v.resolved, v.closing = at, closing
+	f.leavePlaces()
 	f.set.open.Touch(f.element, f.worth())
 	f.Changed()
 	f.set.graph.Ended(v.node)

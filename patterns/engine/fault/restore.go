@@ -51,7 +51,7 @@ func (s *Set) restore(saved *Saved) *Fault {
 	f.touched, f.overdue, f.after, f.past, f.real, f.others = saved.Touched, saved.Overdue, saved.After, past, saved.Real, saved.Others[:min(len(saved.Others), mostOthers)]
 	for name, marks := range saved.Marks {
 		w := r.watch(name)
-		if w == nil || slices.ContainsFunc(marks, func(m Mark) bool { return len(m.Values) != len(r.Names) }) {
+		if w == nil || slices.ContainsFunc(marks, func(m Mark) bool { return !m.fits(r) }) {
 			continue
 		}
 		f.keep(w, marks)

@@ -40,6 +40,7 @@ func (f *Fault) putFinding(w *Evidence, at int, m Mark) (first, changed bool) {
 func (f *Fault) rejoin() []*recentMark {
 	s := f.set
 	s.joins.leave(f)
+	f.returnPlaces()
 	var waiting []*recentMark
 	for i, w := range f.rule.Watches {
 		for j := range f.marks[i] {

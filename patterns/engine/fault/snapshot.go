@@ -169,6 +169,17 @@ func (r *Rule) fit(fields []string, m *Mark) {
 		}
 	}
 	m.Values, m.Lists, m.Members = r.Fit(fields, m.Values), lists, members
+	if m.Was != nil {
+		was := *m.Was // what is saved may be read once more
+		was.Was = nil
+		r.fit(fields, &was)
+		m.Was = &was
+	}
+}
+
+// fits reports whether m has a value for each field of r.
+func (m *Mark) fits(r *Rule) bool {
+	return len(m.Values) == len(r.Names) && (m.Was == nil || m.Was.fits(r))
 }
 
 // fit makes a saved fault fit the rule as it is now, and reports whether it still has the

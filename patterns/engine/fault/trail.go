@@ -138,6 +138,7 @@ func (t *trail) dropWhere(which func(*Mark) bool) {
 
 // takeOut removes the marks of evidence that which picks.
 func (t *trail) takeOut(which func(Mark) bool) []sighting {
+	t.returnPlaces()
 	var out []sighting
 	for i, w := range t.rule.Watches {
 		if w.Resolves {
