@@ -129,12 +129,16 @@ func Parse(event string, time int64, resource, a pcommon.Map) (r Record, ok bool
 	r.Stall = stallOf(a, time)
 	switch event {
 	case EventWatched:
-		r.Moving = ago(a, "nccl.socket.watched_ns", time)
+		r.Moving = MovingSince(a, time)
 	case EventEnd:
 		r.Stall.Ended, r.End = time, word(a, "nccl.socket.stall.end_reason", endReasons)
 	}
 	return r, true
 }
+
+// MovingSince is since when the job of a record of EventWatched is watched, where all its ranks on the host have
+// moved data since; 0 where not all have.
+func MovingSince(a pcommon.Map, time int64) int64 { return ago(a, "nccl.socket.watched_ns", time) }
 
 // StateOf is what the main thread does, as a record says it.
 func StateOf(a pcommon.Map) State { return word(a, "nccl.rank.state", states) }

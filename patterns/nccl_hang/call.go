@@ -82,6 +82,7 @@ type callRecord struct {
 	unseen                string     // why not all calls of the process are seen, as long as it lives
 	gpu                   string     // PCI address of the one that the communicator is for
 	stack                 stackPlace // of a record of a stack alone
+	moving                int64      // of sockets that are watched: since when, where all ranks of the host have moved data since
 	end                   string     // of a record of the end of a process: how it ended
 	stops                 bool       // somebody ends the job, by the end of one of its ranks
 }
@@ -126,7 +127,11 @@ func parseCall(event string, at int64, resource, a pcommon.Map) (c callRecord, o
 		c.stops = rule.JobStopped(a)
 		return c, true
 	}
-	return c, event == eventCallDoing || event == socketstall.EventWatched || c.readCommunicator(a)
+	if event == socketstall.EventWatched {
+		c.moving = socketstall.MovingSince(a, at)
+		return c, true
+	}
+	return c, event == eventCallDoing || c.readCommunicator(a)
 }
 
 // ofStack reports whether it tells of a stack, and nothing of calls.

@@ -48,6 +48,7 @@ type callRun struct {
 	held           int64 // since when there is a stop that is not told
 	stopped        int64 // when a rank of it ended last because somebody ends the job
 	watched        int64 // when it was last said that data of the job moves over sockets that are watched
+	resumed        int64 // when this program began anew, with what was known of the run before
 }
 
 // toldStop is what was told of a run, until it is taken back.
@@ -230,7 +231,29 @@ func (b *callBook) watch(c *callRecord, begun start, now int64) bool {
 	r := b.run(c, begun)
 	b.order.Touch(r.element, fairlru.Some)
 	r.last, r.watched = now, now
+	if c.moving != 0 && r.moved(c) {
+		r.changed(now)
+	}
 	return true
+}
+
+// moved ends what was told of the stacks of a host before its agent began to watch the job: all ranks there
+// have moved data since. It reports whether that changed anything.
+func (r *callRun) moved(c *callRecord) bool {
+	changed := false
+	for _, who := range r.callers {
+		if who.host.Host == c.host.Host && who.stack.Standing && who.stack.told() < c.moving {
+			who.stack, who.early, changed = stackPlace{At: c.moving, Doing: socketstall.Doing{At: c.moving, Silence: socketstall.Usual}}, "", true
+		}
+	}
+	return changed
+}
+
+// Resumed notes that this program goes on at that time with what an earlier process has left.
+func (j *Join) Resumed(now time.Time) {
+	for _, r := range j.calls.runs {
+		r.resumed, r.held = now.UnixNano(), 0
+	}
 }
 
 // exit notes that a process has ended, and how. As a record of sockets that are watched it takes no

@@ -28,6 +28,9 @@ const (
 	// exitSpeaks is how long it is waited for how a process has ended: the end of a rank that was
 	// asked to is told a second later (bpf/identity/spared.go), and comes here in another record.
 	exitSpeaks = int64(2 * time.Second)
+	// resumedSpeak is how long after a restart the receivers are waited for: that of stacks says after 3 s which
+	// ranks go on (receivers/stacksreceiver/README.md), and its record comes in the next round.
+	resumedSpeak = int64(5 * time.Second)
 	// callJitter is by how much times of calls of one host may differ: a scan converts each to the wall
 	// clock (receivers/ncclcallreceiver, goesOn).
 	callJitter = int64(time.Millisecond)

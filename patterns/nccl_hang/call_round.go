@@ -74,7 +74,8 @@ func (j *Join) calledRound(r *callRun, now int64) (round Round) {
 // word, or are about to: who looks at sockets and who looks at stacks do so once a second, and
 // not in the same moment. Where a rank to blame waits for a FUSE mount, that is the cause, and the
 // probe of FUSE is about to name it. Where the process of a rank to blame has ended, its exit says
-// why. And where somebody ends the job, what waits for those that have ended is killed soon.
+// why. Where somebody ends the job, what waits for those that have ended is killed soon. And after a
+// restart the receivers say of each rank whether it goes on, which no earlier record shows.
 func (j *Join) othersFirst(r *callRun, f *Finding, now int64) bool {
 	if r.told != nil {
 		return false
@@ -93,6 +94,9 @@ func (j *Join) othersFirst(r *callRun, f *Finding, now int64) bool {
 		wait = max(wait, exitSpeaks)
 	}
 	until := r.held + wait
+	if r.resumed != 0 {
+		until = max(until, r.resumed+resumedSpeak)
+	}
 	if r.stopping(now) {
 		until = max(until, r.stopped+int64(r.options.Stopped))
 	}

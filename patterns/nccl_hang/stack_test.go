@@ -892,3 +892,68 @@ func BenchmarkStacks(b *testing.B) {
 	b.ReportMetric(float64(spent.Microseconds())/float64(world), "µs/rank-taken-in")
 	runtime.KeepAlive(j)
 }
+
+// TestDataThatMovesEndsStacksFromBefore: an agent that begins anew, and has seen all ranks of its host move data, ends
+// what the one before it told of their stacks, and nothing that was told since.
+func TestDataThatMovesEndsStacksFromBefore(t *testing.T) {
+	for name, tc := range map[string]struct {
+		rank    int           // of the record, and so its host
+		watched time.Duration // since when, before the record; 0: not all ranks have moved
+		over    bool
+	}{
+		"all have moved since":                 {2, 2 * time.Second, true},
+		"all have that wait on another host":   {9, 2 * time.Second, true},
+		"not all have":                         {2, 0, false},
+		"it was watched before the rank stood": {2, time.Minute, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &standingJob{newCalls(16), newJoin(DefaultOptions)}
+			require.Len(t, findings(s.next(t, 0, func(c *calls) { c.stand(inCollective, but(16, 2)...).stand(inLock, 2) })), 1)
+			rounds := s.next(t, 10*time.Second, func(c *calls) {
+				c.record(socketstall.EventWatched, comm{}, tc.rank, func(a pcommon.Map) {
+					if tc.watched != 0 {
+						a.PutInt("nccl.socket.watched_ns", int64(tc.watched))
+					}
+				})
+			})
+			require.Equal(t, tc.over, len(rounds) == 1 && len(rounds[0].Cleared) == 1)
+		})
+	}
+}
+
+// TestAfterARestartReceiversSpeakFirst: what waited to be told before a restart waits for what the receivers say after
+// it. A rank that goes on is told by none of them before.
+func TestAfterARestartReceiversSpeakFirst(t *testing.T) {
+	stands := func(c *calls) { c.stand(inCollective, 0, 1, 3).stand(inLock, 2) }
+	for name, tc := range map[string]struct {
+		then func(*calls)
+		told int
+	}{
+		"it stands yet": {func(*calls) {}, 1},
+		"it goes on":    {func(c *calls) { c.record(eventMoving, comm{}, 2, nil) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &standingJob{newCalls(4), newJoin(DefaultOptions)}
+			s.record(socketstall.EventWatched, comm{}, 1, nil)
+			s.Add(s.list, s.at)
+			require.Empty(t, s.next(t, time.Second, stands), "sockets speak first")
+			s.at = s.at.Add(10 * time.Second)
+			s.Resumed(s.at)
+			s.joinUnderTest = requireSameState(t, s.joinUnderTest)
+			require.Empty(t, s.Advance(s.at.Add(2900*time.Millisecond)))
+			s.list, s.at = plog.NewLogs(), s.at.Add(3*time.Second)
+			tc.then(s.calls)
+			s.Add(s.list, s.at)
+			require.Empty(t, s.Advance(s.at.Add(1900*time.Millisecond)))
+			require.Len(t, findings(s.Advance(s.at.Add(2*time.Second))), tc.told)
+		})
+	}
+	t.Run("what was told stands", func(t *testing.T) {
+		s := &standingJob{newCalls(4), newJoin(DefaultOptions)}
+		require.Len(t, findings(s.next(t, 0, stands)), 1)
+		s.Resumed(s.at.Add(10 * time.Second))
+		rounds := s.next(t, 11*time.Second, func(c *calls) { c.record(eventMoving, comm{}, 2, nil) })
+		require.Len(t, rounds, 1)
+		require.Len(t, rounds[0].Cleared, 1, "its end waits for nobody")
+	})
+}

@@ -82,6 +82,9 @@ func (p *rankJoin) open(ctx context.Context, host component.Host) error {
 		return nil
 	}
 	p.replay(ctx)
+	p.join.Resumed(p.clock.now())
+	p.stale = true // what that changes is in no entry of the journal
+	p.maintain(ctx)
 	return nil
 }
 
