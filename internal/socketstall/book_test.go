@@ -3,6 +3,7 @@ package socketstall
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -333,4 +334,48 @@ func TestTwoStartsThatAreOneJobAreOne(t *testing.T) {
 	require.Zero(t, b.Len())
 	require.False(t, earlier.On("node"))
 	b.Forget(earlier)
+}
+
+// TestWhoStoppedAProcessIsKeptOverARestart: the next agent of its host has not seen the signal.
+func TestWhoStoppedAProcessIsKeptOverARestart(t *testing.T) {
+	signal := map[string]any{"signal.name": "SIGSTOP", "signal.sender.name": "bash", "signal.sender.pid": 812, "signal.sender.user_id": 1000}
+	own := map[string]any{"nccl.rank.state": "stopped", "nccl.rank.last_sent_age_ns": 4 * second}
+	child := map[string]any{"nccl.rank.child_pid": 7, "nccl.rank.child_name": "worker", "nccl.rank.child_state": "stopped", "nccl.rank.last_sent_age_ns": 4 * second}
+	with := func(all ...map[string]any) map[string]any {
+		both := map[string]any{}
+		for _, one := range all {
+			maps.Copy(both, one)
+		}
+		return both
+	}
+	silent := map[string]any{"nccl.rank.last_sent_age_ns": 14 * second}
+	debugger := map[string]any{"signal.name": "SIGSTOP", "signal.sender.name": "gdb", "signal.sender.pid": 9, "signal.sender.relation": "debugger"}
+	for name, tc := range map[string]struct {
+		before, after map[string]any
+		between       map[string]any
+		kept          bool
+	}{
+		"stopped yet":            {with(own, signal), with(own, silent), nil, true},
+		"its child is":           {with(child, signal), with(child, silent), nil, true},
+		"it has sent since":      {with(own, signal), own, nil, false},
+		"it has received since":  {with(own, signal), with(own, silent, map[string]any{"nccl.rank.last_received_age_ns": second}), nil, false},
+		"it sleeps":              {with(own, signal), with(own, silent, map[string]any{"nccl.rank.state": "sleeping"}), nil, false},
+		"it was seen to go on":   {with(own, signal), with(own, silent), with(silent, map[string]any{"nccl.rank.state": "sleeping", "nccl.rank.last_sent_age_ns": 9 * second}), false},
+		"another child is":       {with(child, signal), with(child, silent, map[string]any{"nccl.rank.child_pid": 8}), nil, false},
+		"a debugger held it":     {with(own, debugger), with(own, silent), nil, false},
+		"another stopped it now": {with(own, signal), with(own, silent, signal, map[string]any{"signal.sender.name": "zsh"}), nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := NewBook(DefaultLimits)
+			first := record(t, Event, 1, 5*second, tc.before)
+			b.Take(first, began+5*second)
+			if tc.between != nil {
+				b.Take(record(t, Event, 1, 10*second, tc.between), began+10*second)
+			}
+			r := record(t, Event, 1, 15*second, tc.after)
+			b.Take(r, began+15*second)
+			is := b.Job(r.Job).Processes[ProcessKey("node", 101)].Doing.Stopper
+			require.Equal(t, tc.kept, is == first.Doing.Stopper && is != "", is)
+		})
+	}
 }

@@ -124,7 +124,11 @@ const again = int64(50 * time.Millisecond)
 // ranks of the host compare exactly, unless data has been sent since.
 func (p *Process) take(r *Record) {
 	if !r.Ended() && r.Time >= p.Doing.At {
+		before := p.Doing
 		p.Doing = r.Doing
+		if p.stoppedYet(r, &before) {
+			p.Doing.Stopper = before.Stopper
+		}
 	}
 	newest, known := r.Time >= p.Last, p.Identity
 	if r.Sent > p.Sent+again || r.Sent >= p.Sent-again && r.Time < p.First || p.Last == 0 {
@@ -140,6 +144,15 @@ func (p *Process) take(r *Record) {
 	}
 	p.Last, p.Rank, p.Identity = r.Time, r.Rank, r.Identity
 	p.Fill(known) // the names of its pod may be missing in some records
+}
+
+// stoppedYet reports whether what was stopped before r is so still, since the same signal: nothing was sent or
+// received since. An agent that begins anew has not seen that signal. A debugger it sees.
+func (p *Process) stoppedYet(r *Record, before *Doing) bool {
+	own := p.State == Stopped && r.State == Stopped
+	child := before.ChildPID == r.Doing.ChildPID && before.Held.State == Stopped && r.Doing.Held.State == Stopped
+	return r.Doing.Stopper == "" && !before.Traced && (own || child) && p.Awake <= before.At &&
+		r.Sent <= p.Sent+again && r.Received <= p.Received+again
 }
 
 // halt takes whether the process is stopped, and its end.
