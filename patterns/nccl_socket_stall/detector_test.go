@@ -405,3 +405,46 @@ func limitsOf(lateness int64) rule.Limits {
 	}
 	return rule.Limits{Lateness: lateness, Values: rules[0].Parameters}
 }
+
+// TestAStallThatIsToldAfterTheEndsOfItsEpisodeWaits: its own end may be late, too. One that is told to last is told.
+func TestAStallThatIsToldAfterTheEndsOfItsEpisodeWaits(t *testing.T) {
+	for name, tc := range map[string]struct {
+		then func(d rule.Algorithm, late *rule.Record)
+		told int
+	}{
+		"its end comes": {func(d rule.Algorithm, late *rule.Record) {
+			require.Empty(t, d.Decide(began+36*second))
+			d.Observe(ended(late, 2*second))
+		}, 0},
+		"it lasts": {func(d rule.Algorithm, late *rule.Record) {
+			late.Time += 12 * second
+			d.Observe(late)
+		}, 1},
+		"nothing more comes": {func(rule.Algorithm, *rule.Record) {}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, all := fresh(), records(4, 2, 1)
+			late := records(4, 2, 1)[2*2] // of rank 2, which is stopped
+			late.Attributes.PutStr("nccl.socket.cause", "not_reading")
+			late.Attributes.PutStr("nccl.socket.stall.id", "late")
+			late.Attributes.PutStr("nccl.rank.state", "stopped")
+			observe(d, all)
+			require.Len(t, d.Decide(began+second), 1)
+			for _, r := range all {
+				d.Observe(ended(r, 30*second))
+			}
+			findings := d.Decide(began + 31*second)
+			require.Len(t, findings, 1)
+			require.Equal(t, eventEnd, findings[0].Event)
+			late.Time = began + 28*second
+			d.Observe(late)
+			require.Empty(t, d.Decide(began+32*second))
+			tc.then(d, late)
+			told := 0
+			for i := range int64(20) {
+				told += len(d.Decide(began + (40+i)*second))
+			}
+			require.Equal(t, tc.told, told)
+		})
+	}
+}

@@ -163,11 +163,15 @@ func (d *detector) forgetEnded(j *job, now int64) {
 
 // thawed is until when nothing is concluded, because a stall has ended: the
 // others may end too, each in the next snapshot of its node. What was told does
-// not give way to what is left over while their records may be late.
+// not give way to what is left over while their records may be late. Nor is an episode that is over told again by
+// records of it that come after its ends: their own ends may be late, too.
 func (d *detector) thawed(j *job, g *graph) int64 {
 	wane := int64(d.wane)
 	over := func(s *socketstall.Stall) bool { return s.First <= j.Ended && s.Last <= j.Ended+wane }
+	stays := func(s *socketstall.Stall) bool { return s.First > j.After || s.Last > j.After+wane }
 	switch {
+	case j.Told == nil && j.After != 0 && !slices.ContainsFunc(g.active, stays):
+		return j.After + wane + d.lateness
 	case j.Thaw == 0:
 		return 0
 	case j.Told != nil && slices.ContainsFunc(g.active, over):
