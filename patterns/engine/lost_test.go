@@ -274,3 +274,28 @@ remedy: look
 		require.Equal(t, touched, len(told[0].NotObserved) == 1, event)
 	}
 }
+
+// TestWhatWasLostAfterTheEndIsNotSaid: an agent that was away after a verdict was over has missed nothing of it. What
+// was lost until then may have been of it.
+func TestWhatWasLostAfterTheEndIsNotSaid(t *testing.T) {
+	for name, tc := range map[string]struct {
+		since time.Duration
+		said  int
+	}{"after the end": {3 * time.Second, 0}, "before the end": {time.Second, 1}} {
+		t.Run(name, func(t *testing.T) {
+			e := blockedEngine(t, newestRule, engine.Options{})
+			inSpan(e, "hit", 0, "proven", 0, 0)
+			inSpan(e, "calm", 2*time.Second, "proven", 0, 0)
+			require.Len(t, e.Verdicts(), 1)
+			l := lostHits()
+			l.why, l.since, l.until = "away", tc.since, 9*time.Second
+			e.Logs(l.logs())
+			require.Empty(t, e.Verdicts())
+			inSpan(e, "now", time.Second, "proven", 0, 0) // told late
+			told := e.Verdicts()
+			require.Len(t, told, 1)
+			require.Equal(t, verdict.Resolved, told[0].Status)
+			require.Len(t, told[0].NotObserved, tc.said)
+		})
+	}
+}

@@ -62,9 +62,13 @@ func (s *Set) Lose(l Loss) bool {
 }
 
 // touches reports whether evidence of the fault, or of what would explain it, may have been among
-// what was lost.
+// what was lost. Once it is over, nothing is.
 func (f *Fault) touches(l *Loss) bool {
-	return l.Until >= f.verdict.onset-lossNear && l.Since <= f.touched+lossNear && f.on(l.Host) && f.rule.lacks(l.Events)
+	until := f.touched + lossNear
+	if v := f.verdict; v.resolved != 0 && !v.withdrawn {
+		until = min(until, v.resolved)
+	}
+	return l.Until >= f.verdict.onset-lossNear && l.Since <= until && f.on(l.Host) && f.rule.lacks(l.Events)
 }
 
 // lacks reports whether the rule, or one that explains it, reads one of these events.
