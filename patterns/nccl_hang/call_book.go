@@ -49,6 +49,8 @@ type callRun struct {
 	stopped        int64 // when a rank of it ended last because somebody ends the job
 	watched        int64 // when it was last said that data of the job moves over sockets that are watched
 	resumed        int64 // when this program began anew, with what was known of the run before
+
+	stalls *socketstall.Job // of its sockets, as the round finds them; nil for none
 }
 
 // toldStop is what was told of a run, until it is taken back.
@@ -346,6 +348,21 @@ func (r *callRun) changed(now int64) {
 	if r.pending == 0 {
 		r.pending = now
 	}
+}
+
+// stalled has a run judged again where its sockets say of a rank that stands outside of collectives that it has
+// rested for too long. It reports whether they do.
+func (b *callBook) stalled(s *socketstall.Record, now int64) bool {
+	r := b.runs[s.Job]
+	if r == nil || s.Ended() || s.Doing.Silence != socketstall.Overdue {
+		return false
+	}
+	who := r.callers[process{s.Host, s.PID}]
+	if who == nil || !who.stack.outside() || who.stack.Doing.Silence == socketstall.Overdue {
+		return false
+	}
+	r.changed(now)
+	return true
 }
 
 // run finds or makes the run of a record.

@@ -27,6 +27,7 @@ func (j *Join) calledRounds(now int64) (rounds []Round) {
 
 // calledRound is what a run has to say that is new.
 func (j *Join) calledRound(r *callRun, now int64) (round Round) {
+	r.stalls = j.book.Job(r.name)
 	f := r.analyse(j.calls.limited, j.calls.unseen, now)
 	f.doubtUnseen(r, j.calls.unseen)
 	r.pending = 0

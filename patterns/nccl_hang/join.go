@@ -227,12 +227,13 @@ func (j *Join) observeStall(r *rule.Record, begun start) bool {
 	told := j.known(stall.Job, stall.JobID, stall.Domain, begun.of)
 	if told == nil || stall.JobID == "" || len(told.told) == 0 {
 		j.book.Take(&stall, r.Now)
-		return false
+		return j.calls.stalled(&stall, r.Now)
 	}
 	before := j.book.At(&stall, told.judged)
 	j.book.Take(&stall, r.Now)
+	stalled := j.calls.stalled(&stall, r.Now)
 	if j.book.At(&stall, told.judged) == before {
-		return false
+		return stalled
 	}
 	told.wait(r.Now)
 	return true

@@ -159,9 +159,23 @@ func (s *ranksByStack) identify(f *Finding) {
 func (s *ranksByStack) does(now int64) doings {
 	worst, waited := stuck, s.waited()
 	for _, rank := range s.outside {
-		worst = min(worst, s.of[rank].stack.does(now, waited))
+		does := s.of[rank].stack.does(now, waited)
+		if (does == acting || does == untold) && s.run.overdue(s.of[rank], now) {
+			does = stuck
+		}
+		worst = min(worst, does)
 	}
 	return worst
+}
+
+// overdue reports whether the sockets of a rank that sleeps say so. They learn its pauses from the data that it
+// sends. Who looks at stacks has to find it in a collective for that, and one of short collectives is seldom found there.
+func (r *callRun) overdue(who *caller, now int64) bool {
+	if r.stalls == nil || who.stack.Reason != reasonAsleep {
+		return false
+	}
+	p := r.stalls.Processes[socketstall.ProcessKey(who.host.Host, who.host.PID)]
+	return p != nil && p.Doing.Silence == socketstall.Overdue && p.Doing.At >= who.stack.Since && p.OpenAt(now)
 }
 
 // waited is since when a rank has slept in one collective; 0: none has, as far as is known.

@@ -113,6 +113,27 @@ func (c *calls) does(s stack, ranks ...int) *calls {
 	return c
 }
 
+// asleep sleeps outside of collectives, for no longer than usual as far as its stacks tell.
+var asleep = stack{class: "own_code", function: "hrtimer_nanosleep", silence: "usual", activity: "idle", state: "sleeping"}
+
+// stalled says that sockets of ranks are silent, and how those judge the rank.
+func (c *calls) stalled(silence string, ranks ...int) *calls {
+	for _, rank := range ranks {
+		c.record("nccl.socket.stall", comm{}, rank, func(a pcommon.Map) {
+			for name, text := range map[string]string{
+				"nccl.socket.cause": "waiting", "nccl.socket.direction": "receive", "nccl.socket.kind": "gloo", "nccl.socket.stall.id": "s-1",
+				"nccl.rank.silence": silence, "nccl.rank.activity": "idle", "nccl.rank.state": "sleeping",
+			} {
+				a.PutStr(name, text)
+			}
+			a.PutInt("nccl.socket.stall.age_ns", int64(4*time.Second))
+		})
+	}
+	return c
+}
+
+func (c *calls) ranks() []int { return but(c.world) }
+
 func (s stack) in(class string) stack { s.class = class; return s }
 
 // TestWhyNoCallIsSeenIsSaid: a standstill that stacks alone tell says it.
@@ -226,6 +247,23 @@ func TestWhatStacksAloneTell(t *testing.T) {
 				c.stand(inCollective, but(8, 1, 5)...).stand(inLock, 5).stand(nowhere, 1).stand(launcher, 1)
 			},
 			want: "6 ranks wait in a collective for rank 5: its main thread is asleep, at 0 % CPU", kind: Outside, sure: Likely,
+		},
+		"a rank sleeps, for too long by its sockets alone": {
+			ranks: func(c *calls) { c.stand(inCollective, but(8, 5)...).stand(asleep, 5).stalled("overdue", c.ranks()...) },
+			want:  "7 ranks wait in a collective for rank 5: its main thread is asleep, at 0 % CPU", kind: Outside, sure: Likely,
+		},
+		"a rank sleeps as it often does, by its sockets": {
+			ranks: func(c *calls) { c.stand(inCollective, but(8, 5)...).stand(asleep, 5).stalled("usual", c.ranks()...) },
+		},
+		"a rank sleeps, and the sockets of others alone say for how long": {
+			ranks: func(c *calls) { c.stand(inCollective, but(8, 5)...).stand(asleep, 5).stalled("overdue", but(8, 5)...) },
+		},
+		"a rank was in one call at each look, and rests too long by its sockets": {
+			ranks: func(c *calls) {
+				calls := asleep
+				calls.reason = "same_call"
+				c.stand(onGPU, but(8, 5)...).stand(calls, 5).stalled("overdue", c.ranks()...)
+			},
 		},
 		"a rank spins": {
 			ranks: func(c *calls) {
