@@ -48,7 +48,7 @@ func (c *currents) note(r *record, now uint64) {
 		}
 		c.forget(r.PID)
 	}
-	if r.IsRank() || !r.alive() || !interpreter(r.Comm) {
+	if r.IsRank() || !r.alive() || !Interpreter(r.Comm) {
 		return
 	}
 	one := &current{pid: r.PID, startNS: r.startNS, due: now + uint64(firstAgain), pause: firstAgain, cgroup: r.CgroupPath, said: noLaunch(), calls: noLaunch()}
@@ -59,9 +59,9 @@ func (c *currents) note(r *record, now uint64) {
 	}
 }
 
-// interpreter reports whether a program is one that sets its own environment: Python, and
+// Interpreter reports whether a program is one that sets its own environment: Python, and
 // what it calls itself in workers of Ray and of PyTorch.
-func interpreter(comm string) bool {
+func Interpreter(comm string) bool {
 	return slices.ContainsFunc([]string{"python", "ray::", "pt_"}, func(begin string) bool { return strings.HasPrefix(comm, begin) })
 }
 

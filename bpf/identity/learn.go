@@ -101,7 +101,7 @@ func (t *Tracker) onExit(e *event) {
 
 // passOn notes the end of r for its parent, and returns what is told of it.
 func (t *Tracker) passOn(r *record, e Exit, parent *record) Exit {
-	passed := r.passed(&e, interpreter(r.program))
+	passed := r.passed(&e, Interpreter(r.program))
 	if passed == nil && r.IsRank() {
 		e.Child = t.crashed(r, &e)
 	}

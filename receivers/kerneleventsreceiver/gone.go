@@ -88,7 +88,9 @@ type absent struct {
 }
 
 // absent returns the ranks that are not there any more, in the order of their starts. A rank that
-// lives on as another process of before, as one does that its wrapper has left, is not gone.
+// lives on as another process of before, as one does that its wrapper has left, is not gone. What
+// lives on of Python, which wraps no rank, are its workers: they look every five seconds whether it does
+// (MP_STATUS_CHECK_INTERVAL of torch.utils.data).
 func (r *roll) absent(living []identity.Process, unseen func(identity.Born) bool) (gone []absent) {
 	for i := range r.before {
 		p := &r.before[i]
@@ -99,7 +101,11 @@ func (r *roll) absent(living []identity.Process, unseen func(identity.Born) bool
 		outlived := false
 		for j := range living {
 			if o := &living[j]; sameRank(o, &p.Process) {
-				one.again, outlived = true, outlived || kmsg.Moment(o.StartNS) < r.seen
+				if before := kmsg.Moment(o.StartNS) < r.seen; !before {
+					one.again = true
+				} else if !identity.Interpreter(p.Comm) {
+					outlived = true
+				}
 			}
 		}
 		if !outlived {

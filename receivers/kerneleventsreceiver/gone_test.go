@@ -185,6 +185,8 @@ func TestWhoIsGone(t *testing.T) {
 	other.StartNS = uint64(2 * minute) // another process has its pid
 	elsewhere := after(2, 2*minute)
 	elsewhere.Domain = "user 1001"
+	shell := worker4(2)
+	shell.Comm = "bash"
 	young := worker4(3)
 	young.StartNS = uint64(minute) + 5
 	for name, tc := range map[string]struct{ before, living, want any }{
@@ -193,7 +195,8 @@ func TestWhoIsGone(t *testing.T) {
 		"all are gone":                       {workers4(2, 3), workers4(), []string{"2 2m0s", "3 2m0s"}},
 		"its pid is another process's":       {workers4(2), []identity.Process{other}, []string{"2 2m0s again"}},
 		"it was started again":               {workers4(2), []identity.Process{after(2, 2*minute)}, []string{"2 2m0s again"}},
-		"its child of before goes on as it":  {workers4(2), []identity.Process{after(2, minute-1)}, nil},
+		"a shell's child of before goes on":  {[]identity.Process{shell}, []identity.Process{after(2, minute-1)}, nil},
+		"a worker of before looks for it":    {workers4(2), []identity.Process{after(2, minute-1)}, []string{"2 2m0s"}},
 		"another user's rank of that number": {workers4(2), []identity.Process{elsewhere}, []string{"2 2m0s"}},
 		"it had begun as that was noted":     {[]identity.Process{young}, workers4(), []string{"3 1m59.999999995s"}},
 		"nobody lived":                       {workers4(), workers4(0), nil},
