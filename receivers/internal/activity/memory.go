@@ -80,7 +80,7 @@ func (r *Rest) Recall(m *Memory, now time.Time) {
 	if first := time.UnixMilli(m.First); m.AtWork > 0 && m.First > 0 && !first.After(now) {
 		r.learned, r.first = min(m.AtWork, r.enough()), first
 	}
-	r.faulty, r.stuck = m.Faulty, m.Faulty
+	r.faulty = m.Faulty
 	for _, kept := range m.Pauses[:min(len(m.Pauses), mostPauses)] {
 		if end, length, is := kept.Pause(now); is {
 			r.pauses = append(r.pauses, pause{end, length, kept.How})

@@ -67,25 +67,6 @@ func TestARestThatIsRecalledKnowsItsPauses(t *testing.T) {
 	require.Greater(t, sleeps(fresh, at), 50, "one that was not recalled")
 }
 
-// Two pauses were known of a process when its pauses counted as known. The third is told, and is a pause like them; one in
-// which it was stopped, or waited for a file system, is none.
-func TestTheThirdPauseOfItsKindIsLearned(t *testing.T) {
-	for state, overdue := range map[socketstall.State]int{socketstall.Sleeping: 12, socketstall.Stopped: 4, socketstall.DiskSleep: 4} {
-		r := &Rest{}
-		at := goes(r, noon, 0, 5)
-		for range 2 {
-			at = goes(r, at, 6*time.Second, 1)
-		}
-		at = goes(r, at, 0, 30)
-		for second := range 7 {
-			r.Look(&Process{State: state, Inside: &Inside{Compared: true}}, at.Add(time.Duration(second)*time.Second))
-		}
-		require.True(t, r.Faulty())
-		at = goes(r, at, 6*time.Second, 2)
-		require.InDelta(t, overdue, sleeps(r, at), 1.1, state)
-	}
-}
-
 // It makes pauses of 20 s. Time in which nobody watched makes them no older. After more than the hour for
 // which they are remembered it has to be learned again that they are known.
 func TestAUsualPauseAfterAnAbsence(t *testing.T) {

@@ -58,7 +58,6 @@ type Rest struct {
 	first   time.Time // the first of them
 	pauses  Pauses
 	faulty  bool // since Last it was halted, or was silent for too long
-	stuck   bool // since Last it was halted, or slept in the kernel without an answer
 
 	ending   time.Time // the first look since at which it was ending
 	before   Usage
@@ -108,24 +107,11 @@ func (p Pauses) Repeated(how socketstall.Activity, now time.Time) time.Duration 
 	return lengths[len(lengths)-Repeats]
 }
 
-// Completes reports whether a pause is the last that was missing of those that make its kind usual. Where the pauses
-// of a job are known as only two of a kind were seen, the third may be told as a fault, and all after it would.
-func (p Pauses) Completes(length time.Duration, how socketstall.Activity, now time.Time) bool {
-	alike := 0
-	for i := range p {
-		if one := &p[i]; one.how == how && now.Sub(one.end) <= memory && factor*one.length >= length {
-			alike++
-		}
-	}
-	return alike >= Repeats-1
-}
-
 // Goes takes that the process went on, the first time then. AtWork is true where it does what
 // it does in every step: its pauses are known after some of these. What may have been told as a
-// fault is no pause to learn, unless it completes what was learned: the same hang is told each time.
+// fault is no pause to learn: the same hang is told each time.
 func (r *Rest) Goes(first, last time.Time, atWork bool) {
-	if length := first.Sub(r.Last); !r.Last.IsZero() && length >= Least &&
-		(!r.faulty || !r.stuck && r.pauses.Completes(length, r.mostly(), first)) {
+	if length := first.Sub(r.Last); !r.Last.IsZero() && length >= Least && !r.faulty {
 		r.pauses.Learn(first, length, r.mostly())
 	}
 	if atWork {
@@ -134,7 +120,6 @@ func (r *Rest) Goes(first, last time.Time, atWork bool) {
 		}
 	}
 	r.faulty = r.faulty && r.Last.IsZero() // of one that is remembered it is not known whether it went on
-	r.stuck = r.faulty
 	r.Last = last
 	r.at, r.Progress, r.how, r.worked, r.compared, r.Looks = time.Time{}, last, socketstall.Idle, false, 0, 0
 	r.Now, r.ending = Process{}, time.Time{}
@@ -214,7 +199,6 @@ func (r *Rest) judge(now time.Time) {
 		r.Silence = socketstall.Usual
 	}
 	r.faulty = r.faulty || r.Silence == socketstall.Overdue || r.Now.State.Halted()
-	r.stuck = r.stuck || r.Now.State.Halted() || r.Now.State == socketstall.DiskSleep
 }
 
 // givenUp reports whether it has been looked at so often and so long, that it will not be

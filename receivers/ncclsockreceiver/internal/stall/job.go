@@ -375,22 +375,16 @@ func (r *rank) pauses() made {
 }
 
 // ended notes that something which stood since from moved again after the snapshot
-// before, which was at last. What was halted, killed or cut off is no pause to learn, nor what was told as a
-// fault, unless it completes what was learned. A rank that made progress for a part of it rested for the other.
+// before, which was at last. What was told as a fault, halted, killed or cut off is no
+// pause to learn. A rank that made progress for a part of it rested for the other.
 func (j *job) ended(m made, from, last time.Duration, o *Options) {
-	if from <= never || last-from < o.Interval || j.tainted != never && j.tainted >= from {
+	if from <= never || last-from < o.Interval || j.faulty || j.tainted != never && j.tainted >= from {
 		return
 	}
 	if m.how != "" {
-		j.endedAs(m.rank, m.how, pause{from, last}, o)
+		j.phases.learn(m.rank, m.how, pause{from, last})
 	}
 	if rested := min(m.rested, last-from); rested >= o.Interval {
-		j.endedAs(m.rank, socketstall.Idle, pause{last - rested, last}, o)
-	}
-}
-
-func (j *job) endedAs(rank int, how socketstall.Activity, one pause, o *Options) {
-	if !j.faulty || j.phases.completes(rank, how, one, o) {
-		j.phases.learn(rank, how, one)
+		j.phases.learn(m.rank, socketstall.Idle, pause{last - rested, last})
 	}
 }

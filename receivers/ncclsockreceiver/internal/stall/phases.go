@@ -118,18 +118,6 @@ func (p *phases) learn(rank int, how socketstall.Activity, one pause) {
 	delete(p.common, how)
 }
 
-// completes reports whether a pause is the last that was missing of those that make its kind usual. Where the phases
-// of a job are known as only two of a kind were seen, the third may be told as a fault, and all after it would.
-func (p *phases) completes(rank int, how socketstall.Activity, one pause, o *Options) bool {
-	alike := 0
-	for _, before := range p.pauses[kindOfPause{rank, how}] {
-		if before.to >= one.to-o.PhaseMemory && o.PhaseFactor*float64(before.length()) >= float64(one.length()) {
-			alike++
-		}
-	}
-	return alike >= repeats-1
-}
-
 // enter adds a pause in the order of their ends, and drops the shortest where there are
 // too many.
 func enter(known []pause, one pause) []pause {

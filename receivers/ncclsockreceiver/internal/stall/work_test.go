@@ -249,36 +249,6 @@ func TestTheSameHangIsNamedEachTime(t *testing.T) {
 	}
 }
 
-// TestAPauseOfEachRoundIsToldOnceAtMost: the pauses of the job count as known as only two were seen, of a job
-// whose steps are short and whose rank 2 then rests, round after round (rollouts, a service that it asks). Where
-// it was held in one of them, that is told as ever.
-func TestAPauseOfEachRoundIsToldOnceAtMost(t *testing.T) {
-	w := newWorld(t, 4, Defaults())
-	rounds := 0
-	round := func(seconds int) int {
-		w.train(3)
-		w.hang()
-		n := len(w.idle(seconds))
-		w.rest()
-		return min(n, 1)
-	}
-	for _, seconds := range []int{6, 6, 7, 5, 8, 6, 7} {
-		rounds += round(seconds)
-	}
-	require.Equal(t, 1, rounds)
-	for range 3 {
-		w.train(3)
-		w.hang()
-		w.ranks[2].State = socketstall.Stopped
-		_, seconds := w.firstAfter(10)
-		require.LessOrEqual(t, seconds, 3)
-		w.ranks[2].State = socketstall.Sleeping
-		w.rest()
-	}
-	require.Equal(t, 1, round(20), "much longer than its pauses")
-	require.Equal(t, 1, round(20), "again")
-}
-
 // TestRanksThatWaitTeachNoPause: the others fall silent within a tick of the rank that makes
 // the pause, and rest while it works. Of a pause that they make themselves that says nothing.
 func TestRanksThatWaitTeachNoPause(t *testing.T) {
