@@ -219,12 +219,12 @@ func parseRemembered(value []byte) (facts, error) {
 	}
 	trace, _ := parseTraceparent([]byte(what.Trace)) // of a rank that has none, ""
 	return facts{
-		pid: what.PID, parentPID: what.ParentPID, startNS: what.StartNS, comm: what.Comm, drill: what.Drill, domain: what.Domain, podName: what.Name,
+		pid: what.PID, parentPID: what.ParentPID, startNS: what.StartNS, comm: what.Comm, drill: what.Drill,
 		launch: launch{
 			rank: what.Rank, localRank: what.LocalRank, worldSize: what.WorldSize, jobID: what.Job,
 			masterAddr: what.Addr, masterPort: what.Port, attempt: what.Attempt, trace: trace,
 			rendezvous: what.Meet, byCalls: what.Meet != "", launcher: what.Launcher,
 		},
-		membership: membership{Path: what.Dir, ContainerID: what.Container, PodUID: what.Pod},
+		home: home{membership{Path: what.Dir, ContainerID: what.Container, PodUID: what.Pod}, what.Domain, what.Name},
 	}, nil
 }

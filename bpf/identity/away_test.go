@@ -197,9 +197,9 @@ func TestWhereNothingCanBePinnedItSaysWhatToDo(t *testing.T) {
 // Ranks are remembered as they were known, whatever their launcher called them.
 func TestRememberedRanksAreWhatTheyWere(t *testing.T) {
 	f := facts{
-		pid: 7, parentPID: 3, startNS: 123456789, comm: "python\x01", domain: "pod:x", podName: strings.Repeat("n", maxHostName), drill: true,
-		launch:     launch{rank: 3, localRank: 1, worldSize: 8, jobID: strings.Repeat("j", maxJobID), masterAddr: strings.Repeat("h", maxHostName), masterPort: 1, attempt: 2, launcher: "torchrun"},
-		membership: membership{Path: "/a", ContainerID: "c", PodUID: "p"},
+		pid: 7, parentPID: 3, startNS: 123456789, comm: "python\x01", drill: true,
+		launch: launch{rank: 3, localRank: 1, worldSize: 8, jobID: strings.Repeat("j", maxJobID), masterAddr: strings.Repeat("h", maxHostName), masterPort: 1, attempt: 2, launcher: "torchrun"},
+		home:   home{membership{Path: "/a", ContainerID: "c", PodUID: "p"}, "pod:x", strings.Repeat("n", maxHostName)},
 	}
 	r, _ := derive(f, nil)
 	value, err := r.remembered()
@@ -225,7 +225,7 @@ func TestRememberedRanksAreWhatTheyWere(t *testing.T) {
 // No environment says the job of a rank that is known by its calls: nobody could find it again.
 func TestARankThatIsKnownByItsCallsIsRemembered(t *testing.T) {
 	f := facts{
-		pid: 7, parentPID: 3, startNS: 5, comm: "python", domain: "user 1",
+		pid: 7, parentPID: 3, startNS: 5, comm: "python", home: home{domain: "user 1"},
 		launch: launch{rank: 3, localRank: Unknown, worldSize: 8, attempt: Unknown, rendezvous: "nccl:0123456789abcdef/8", byCalls: true},
 	}
 	r, _ := derive(f, nil)

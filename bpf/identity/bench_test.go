@@ -163,8 +163,8 @@ func BenchmarkMemory(b *testing.B) {
 		runtime.ReadMemStats(&before)
 		table := newTable(DefaultMaxProcesses, DefaultRetention)
 		for i := range uint32(DefaultMaxProcesses) {
-			r, _ := derive(facts{pid: i + 1, startNS: uint64(i) * 1e7, comm: "python3", launch: noLaunch(), membership: procfs.ParseCgroup(
-				"0::/kubepods.slice/kubepods-pod" + uidUnderscore + ".slice/cri-containerd-" + idA + ".scope\n")}, nil)
+			r, _ := derive(facts{pid: i + 1, startNS: uint64(i) * 1e7, comm: "python3", launch: noLaunch(), home: home{membership: procfs.ParseCgroup(
+				"0::/kubepods.slice/kubepods-pod" + uidUnderscore + ".slice/cri-containerd-" + idA + ".scope\n")}}, nil)
 			table.put(r, 1)
 		}
 		runtime.GC()

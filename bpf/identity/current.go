@@ -174,7 +174,7 @@ func (t *Tracker) becomes(one *current, said launch) {
 	if slices.ContainsFunc(below, func(r *record) bool { return r.IsRank() && (r.Rank != said.rank || r.WorldSize != said.worldSize) }) {
 		return
 	}
-	f := facts{pid: known.PID, parentPID: known.ParentPID, startNS: known.startNS, comm: known.Comm, launch: said, domain: unknownDomain}
+	f := facts{pid: known.PID, parentPID: known.ParentPID, startNS: known.startNS, comm: known.Comm, launch: said, home: home{domain: unknownDomain}}
 	f.keep(known)
 	rank := t.put(f, parent)
 	for _, r := range below {

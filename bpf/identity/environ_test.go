@@ -238,7 +238,7 @@ func TestAJobWithoutAnIDIsItsRendezvous(t *testing.T) {
 		"a pod in the host's network": {"127.0.0.1", "", "llm-master-0", "", "llm-master-0:29500/8"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := facts{pid: 42, host: "n1", launch: launch{rank: 3, worldSize: 8, jobID: tc.job, masterAddr: tc.addr, masterPort: 29500}, membership: membership{ContainerID: tc.container}, podName: tc.pod}
+			f := facts{pid: 42, host: "n1", launch: launch{rank: 3, worldSize: 8, jobID: tc.job, masterAddr: tc.addr, masterPort: 29500}, home: home{membership: membership{ContainerID: tc.container}, podName: tc.pod}}
 			r, _ := derive(f, nil)
 			require.Equal(t, tc.want, r.Rendezvous)
 			worker, _ := derive(facts{pid: 43, host: "n1", launch: noLaunch()}, r)

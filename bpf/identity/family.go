@@ -16,13 +16,9 @@ type facts struct {
 	launch         launch
 	drill          bool
 	host           string // what this machine is called
-	domain         string
-	podName        string // inside its namespace, "" where the node does not tell it
-	membership     membership
-	unread         bool // some of it could not be read, for now
+	home
+	unread bool // some of it could not be read, for now
 }
-
-func (f *facts) at(p place) { f.membership, f.domain, f.podName = p.membership, p.domain, p.podName }
 
 // derive makes the record of a process from what was read of it and from its
 // parent, when that is known. Of a training job's processes three kinds are told
@@ -96,7 +92,7 @@ func (p *Process) begin(f *facts) {
 // meetAt is the address where the ranks of the job meet. A loopback address says nothing
 // outside its machine, or its container. In a pod it is the pod's name: operators of PyTorch jobs give
 // localhost to the first pod, and to all others its name, which is that of its service
-// (training operators of Kubeflow, KubeDL and Alibaba, MASTER_ADDR).
+// (MASTER_ADDR as early training operators of Kubeflow and KubeDL set it).
 func (p *Process) meetAt(f *facts) string {
 	if addr := net.ParseIP(p.MasterAddr); p.MasterAddr != "localhost" && (addr == nil || !addr.IsLoopback()) {
 		return p.MasterAddr

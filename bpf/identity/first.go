@@ -27,9 +27,9 @@ func (t *Tracker) waitsForFirst(e *event) bool {
 	t.mu.RLock()
 	first := t.table.exact(s.pid, s.startNS)
 	waits := first != nil && first.alive()
-	var owner [2]string
+	var domain, container string
 	if waits {
-		owner = [...]string{first.Domain, first.ContainerID}
+		domain, container = first.Domain, first.ContainerID
 	}
 	t.mu.RUnlock()
 	if !waits {
@@ -37,7 +37,7 @@ func (t *Tracker) waitsForFirst(e *event) bool {
 	}
 	held := *e
 	held.environ = nil // it refers to the ring
-	t.onExits(t.behind.add(held, bootNow()+uint64(t.firstEnding), owner[:]...))
+	t.onExits(t.behind.add(held, bootNow()+uint64(t.firstEnding), domain, container))
 	return true
 }
 

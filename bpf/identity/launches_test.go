@@ -233,7 +233,7 @@ func TestAHealthCheckIsNoRank(t *testing.T) {
 	var last string
 	l := newLaunches(func(e Exit) { last = told(e) }, nobody)
 	start := func(pid, parent uint32, container string, at uint64) *record {
-		r, _ := derive(facts{pid: pid, parentPID: parent, startNS: at, launch: launch{rank: 1, worldSize: 2}, membership: membership{ContainerID: container}}, nil)
+		r, _ := derive(facts{pid: pid, parentPID: parent, startNS: at, launch: launch{rank: 1, worldSize: 2}, home: home{membership: membership{ContainerID: container}}}, nil)
 		l.started(r, nil)
 		return r
 	}
@@ -356,7 +356,7 @@ func TestLaunchesAreSharedBetweenDomains(t *testing.T) {
 	told := map[uint32]bool{}
 	l := newLaunches(func(e Exit) { told[e.PID] = e.Helper }, nobody)
 	begin := func(pid, parent uint32, domain string, ns uint64) *record {
-		r, _ := derive(facts{pid: pid, parentPID: parent, startNS: ns, domain: domain, launch: launch{rank: 1, worldSize: 2}}, nil)
+		r, _ := derive(facts{pid: pid, parentPID: parent, startNS: ns, home: home{domain: domain}, launch: launch{rank: 1, worldSize: 2}}, nil)
 		l.started(r, nil)
 		return r
 	}

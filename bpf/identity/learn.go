@@ -20,9 +20,8 @@ const young = time.Minute
 // onExec learns a process that has just begun a program.
 func (t *Tracker) onExec(e *event) {
 	f := facts{pid: e.pid, parentPID: e.parentPID, startNS: e.startNS, comm: e.comm}
-	var environErr error
-	at, placeErr := t.proc.place(e.pid)
-	f.at(at)
+	var homeErr, environErr error
+	f.home, homeErr = t.proc.home(e.pid)
 	environ := e.environ
 	if !e.whole {
 		var all []byte
@@ -33,10 +32,9 @@ func (t *Tracker) onExec(e *event) {
 	// What /proc gave is only worth something if it was of this process.
 	st, statErr := t.proc.Stat(e.pid)
 	if statErr != nil || st.StartNS()/uint64(tick) != e.startNS/uint64(tick) {
-		f.at(place{domain: unknownDomain})
-		environ = e.environ
+		f.home, environ = home{domain: unknownDomain}, e.environ
 	}
-	f.unread = passing(placeErr) || passing(environErr) || passing(statErr)
+	f.unread = passing(homeErr) || passing(environErr) || passing(statErr)
 	f.launch = parseEnviron(environ).in(f.membership.Path)
 	f.drill = t.drills(f)
 	parent := t.parent(e.parentPID, e.timeNS, maxAncestors)
@@ -237,14 +235,14 @@ func (t *Tracker) learn(pid uint32, depth int, again bool) *record {
 		return known
 	}
 	f := facts{pid: pid, parentPID: st.ParentPID, startNS: st.StartNS(), comm: st.Name, launch: noLaunch()}
-	at, placeErr := t.proc.place(pid)
-	f.at(at)
+	var homeErr error
+	f.home, homeErr = t.proc.home(pid)
 	environ, environErr := t.proc.environ(pid)
 	if environErr == nil {
 		f.launch = parseEnviron(environ).in(f.membership.Path)
 		f.drill = t.drills(f)
 	}
-	f.unread = passing(placeErr) || passing(environErr)
+	f.unread = passing(homeErr) || passing(environErr)
 	if now, err := t.proc.Stat(pid); err != nil || now.StartTicks != st.StartTicks {
 		return nil // it ended, and what was read may be another's
 	}
@@ -266,7 +264,7 @@ func (t *Tracker) learn(pid uint32, depth int, again bool) *record {
 func (f *facts) keep(known *record) {
 	f.drill, f.program = f.drill || known.Drill, known.program
 	if f.domain == unknownDomain && known.Domain != "" {
-		f.at(place{membership{ContainerID: known.ContainerID, PodUID: known.PodUID, Path: known.CgroupPath}, known.Domain, known.podName})
+		f.home = home{membership{ContainerID: known.ContainerID, PodUID: known.PodUID, Path: known.CgroupPath}, known.Domain, known.podName}
 	}
 	if f.launch.rank != Unknown || !known.IsRank() || known.Inherited {
 		return

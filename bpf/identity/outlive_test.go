@@ -136,7 +136,7 @@ func TestNothingOutlivesTheFirstProcessOfAContainer(t *testing.T) {
 				if parent > 1 {
 					above = tracker.table.at(parent, scriptNS(1))
 				}
-				tracker.put(facts{pid: pid, parentPID: parent, startNS: scriptNS(1), comm: "x", launch: l, membership: membership{Path: "/x", ContainerID: container}}, above)
+				tracker.put(facts{pid: pid, parentPID: parent, startNS: scriptNS(1), comm: "x", launch: l, home: home{membership: membership{Path: "/x", ContainerID: container}}}, above)
 			}
 			put(5, 1, tc.parent, noLaunch())
 			put(10, 5, "a", parseEnviron(block(rank3()...)))

@@ -124,12 +124,12 @@ func podsOf(folders []string) map[string]podName {
 	return names
 }
 
-const label = "abcdefghijklmnopqrstuvwxyz0123456789-" // of RFC 1123
+const labelBytes = "abcdefghijklmnopqrstuvwxyz0123456789-" // of RFC 1123
 
 // isNamespace reports whether s is a label of RFC 1123, as a namespace is.
-func isNamespace(s string) bool { return s != "" && len(s) <= 63 && strings.Trim(s, label) == "" }
+func isNamespace(s string) bool { return s != "" && len(s) <= 63 && strings.Trim(s, labelBytes) == "" }
 
 // isPod reports whether s is labels with dots between them, as the name of a pod is.
 func isPod(s string) bool {
-	return s != "" && len(s) <= maxHostName && strings.Trim(s, label+".") == ""
+	return s != "" && len(s) <= maxHostName && strings.Trim(s, labelBytes+".") == ""
 }

@@ -31,25 +31,25 @@ func newReader(root string) *reader {
 	return &reader{FS: proc, pods: &pods{proc: proc, now: time.Now}, symbols: map[environFile]environSymbol{}}
 }
 
-// place is where a process runs: whose job it can belong to, and its pod.
-type place struct {
+// home is where a process runs: whose job it can belong to, and its pod.
+type home struct {
 	membership
 
 	domain  string
 	podName string // inside its namespace, "" where the node does not tell it
 }
 
-func (r *reader) place(pid uint32) (place, error) {
+func (r *reader) home(pid uint32) (home, error) {
 	m, err := r.cgroup(pid)
 	uid, userErr := r.User(pid)
 	if userErr != nil {
 		r.unreadable.Add(1)
 	}
 	if err := errors.Join(err, userErr); err != nil {
-		return place{m, unknownDomain, ""}, err
+		return home{m, unknownDomain, ""}, err
 	}
 	pod := r.pods.named(m.PodUID)
-	return place{m, domainOf(m, pod.namespace, uid), pod.name}, nil
+	return home{m, domainOf(m, pod.namespace, uid), pod.name}, nil
 }
 
 func (r *reader) cgroup(pid uint32) (membership, error) {
