@@ -5,7 +5,6 @@ package identity
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tracecoreai/tracecore/internal/fairlru"
@@ -57,12 +56,6 @@ func (c *currents) note(r *record, now uint64) {
 		victim, _ := c.order.Victim()
 		c.forget(victim.Value.pid)
 	}
-}
-
-// Interpreter reports whether a program is one that sets its own environment: Python, and
-// what it calls itself in workers of Ray and of PyTorch.
-func Interpreter(comm string) bool {
-	return slices.ContainsFunc([]string{"python", "ray::", "pt_"}, func(begin string) bool { return strings.HasPrefix(comm, begin) })
 }
 
 func (c *currents) forget(pid uint32) {

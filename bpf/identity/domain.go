@@ -7,8 +7,16 @@ import (
 	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
-// membership is where a process runs: its cgroup, container and pod.
+// membership is the cgroup, container and pod of a process.
 type membership = procfs.Membership
+
+// home is where a process runs: whose job it can belong to, and its pod.
+type home struct {
+	membership
+
+	domain  string
+	podName string // inside its namespace, "" where the node does not tell it
+}
 
 // unknownDomain is that of a process that ended before anybody could ask whose it was.
 // It is in no known domain.

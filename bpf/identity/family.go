@@ -3,7 +3,9 @@ package identity
 import (
 	"cmp"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -162,4 +164,10 @@ func (p *Process) demote() {
 	p.Rank, p.LocalRank, p.WorldSize, p.Inherited = Unknown, Unknown, Unknown, false
 	p.RankPID, p.RankStart, p.Rendezvous, p.Attempt = 0, time.Time{}, "", 0
 	p.Trace = Trace{}
+}
+
+// Interpreter reports whether a program is one that sets its own environment: Python, and
+// what it calls itself in workers of Ray and of PyTorch.
+func Interpreter(comm string) bool {
+	return slices.ContainsFunc([]string{"python", "ray::", "pt_"}, func(begin string) bool { return strings.HasPrefix(comm, begin) })
 }

@@ -31,14 +31,7 @@ func newReader(root string) *reader {
 	return &reader{FS: proc, pods: &pods{proc: proc, now: time.Now}, symbols: map[environFile]environSymbol{}}
 }
 
-// home is where a process runs: whose job it can belong to, and its pod.
-type home struct {
-	membership
-
-	domain  string
-	podName string // inside its namespace, "" where the node does not tell it
-}
-
+// home is where a process runs.
 func (r *reader) home(pid uint32) (home, error) {
 	m, err := r.cgroup(pid)
 	uid, userErr := r.User(pid)
