@@ -301,6 +301,7 @@ type Sighting struct {
 	At               time.Time // of the record
 	Ended            bool
 	Failed           string // how it ended, where that is no success
+	Unseen           bool   // nobody saw how it ended
 	// Steps, where it is there, is all that is told: how many the run has made so far.
 	Steps *Steps
 }
@@ -334,6 +335,7 @@ const (
 	RunGoesOn    = "goes_on"   // ranks of it are not known to have ended
 	RunSucceeded = "succeeded" // all ranks that were seen ended with exit code 0
 	RunFailed    = "failed"    // all ended, one of them otherwise
+	RunEnded     = "ended"     // all ended, and of one nobody saw how
 	RunFollowed  = "followed"  // its job was started again before all were seen to end
 )
 
@@ -357,8 +359,9 @@ type Run struct {
 	EndedCount int      `json:"ranks_ended_count"`
 	Hosts      []string `json:"hosts"` // the first MaxNames that were seen
 	First      *Death   `json:"first_failure,omitempty"`
-	Steps      *Steps   `json:"steps,omitempty"`   // on average, where its code tells of them
-	Summary    *Summary `json:"summary,omitempty"` // once it has ended, and was told
+	Unseen     int      `json:"ranks_ended_unseen,omitempty"` // of those that ended, nobody saw how
+	Steps      *Steps   `json:"steps,omitempty"`              // on average, where its code tells of them
+	Summary    *Summary `json:"summary,omitempty"`            // once it has ended, and was told
 }
 
 // Death is how the first rank of a run ended that did not succeed.

@@ -16,7 +16,7 @@ const (
 	RankUnseen  = "unseen"  // its job says that there is such a rank, and nothing was told of it
 	RankWaits   = "waits"   // connections of it stand still
 	RankGoesOn  = "goes_on" // it began, and nothing tells of a stall or of its end
-	RankEnded   = "ended"   // it ended with exit code 0
+	RankEnded   = "ended"   // it ended with exit code 0, or nobody saw how
 )
 
 // RankStates are all states, the worst first.

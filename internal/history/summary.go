@@ -159,6 +159,8 @@ func Words(run *Run) string {
 		b.WriteString("succeeded")
 	case RunFailed:
 		b.WriteString("failed")
+	case RunEnded:
+		b.WriteString("ended, nobody saw how,")
 	default:
 		b.WriteString("was started again")
 	}

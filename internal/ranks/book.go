@@ -41,6 +41,7 @@ const (
 const (
 	eventStart    = "process.start"
 	eventExit     = "process.exit"
+	eventGone     = "process.gone"
 	eventStack    = "process.stack"
 	eventMoving   = "process.stack.moving" // takes a stack back
 	eventBlock    = "fuse.stall"
@@ -98,6 +99,7 @@ type rank struct {
 	began, ended  int64
 	updated       int64
 	how           string // it ended, where that is no success
+	unseen        bool   // nobody saw how it ended
 	stalls        []stall
 	blocks        []block
 	doing         doing
@@ -161,7 +163,7 @@ func (b *Book) Logs(ld plog.Logs, runOf RunOf) {
 
 func wanted(event string) bool {
 	switch event {
-	case eventStart, eventExit, eventStep, eventStack, eventMoving, eventBlock, eventBlockEnd, socketstall.Event, socketstall.EventEnd:
+	case eventStart, eventExit, eventGone, eventStep, eventStack, eventMoving, eventBlock, eventBlockEnd, socketstall.Event, socketstall.EventEnd:
 		return true
 	}
 	return false
@@ -203,6 +205,8 @@ func (b *Book) take(resource pcommon.Map, record plog.LogRecord, runOf RunOf) {
 	switch event {
 	case eventExit:
 		r.exit(&of, at, a)
+	case eventGone:
+		r.gone(at, a)
 	case eventStack:
 		r.stands(at, a)
 		b.frames.learn(j, a)

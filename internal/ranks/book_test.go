@@ -132,6 +132,22 @@ func TestTheLifeOfRanks(t *testing.T) {
 	require.False(t, ok)
 }
 
+// A rank that ended while no agent ran is not there any more: how it ended, nobody saw.
+func TestARankThatEndedUnseen(t *testing.T) {
+	b := newBench(DefaultMost)
+	for rank := range 4 {
+		b.tell(t, time.Second, "process.start", rank, of(rank, 0, nil))
+	}
+	b.tell(t, 10*time.Second, "process.gone", 1, of(1, 0, attributes{"process.gone.unwatched_ns": 1_000_000_000}))
+	b.tell(t, 10*time.Second, "process.gone", 2, of(2, 0, attributes{"process.gone.unwatched_ns": 1_000_000_000, "process.gone.again": true}))
+	b.tell(t, 10*time.Second, "process.exit", 3, of(3, 0, attributes{"process.exit.code": 1}))
+	b.tell(t, 11*time.Second, "process.gone", 3, of(3, 0, attributes{"process.gone.unwatched_ns": 1_000_000_000}))
+	require.Equal(t, []string{"died 3", "unseen 4-15", "goes_on 0,2", "ended 1"}, b.states(t), "rank 2 runs again, and of rank 3 the end was seen")
+	d, ok := b.State("llm", "", 1, began.Add(b.now))
+	require.True(t, ok)
+	require.Equal(t, Unseen, d.How)
+}
+
 // A node whose agent died tells nothing more: its ranks neither wait nor go on.
 func TestAStallThatNobodyRepeatsIsNotJudged(t *testing.T) {
 	b := newBench(DefaultMost)

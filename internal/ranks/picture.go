@@ -95,6 +95,8 @@ func (r *rank) state(now int64) (state, what string, since, due int64) {
 	switch {
 	case r.ended > 0 && r.how != "":
 		return history.RankDied, r.how, r.ended, forever
+	case r.ended > 0 && r.unseen:
+		return history.RankEnded, Unseen, r.ended, forever
 	case r.ended > 0:
 		return history.RankEnded, "", r.ended, forever
 	}
@@ -261,11 +263,19 @@ func (b *Book) State(id, domain string, n int, now time.Time) (history.RankDetai
 	return history.RankDetail{}, false
 }
 
+// ending is how it ended, where that is no success.
+func (r *rank) ending() string {
+	if r.unseen {
+		return Unseen
+	}
+	return r.how
+}
+
 func (r *rank) detail(n int, now int64) history.RankDetail {
 	state, _, _, _ := r.state(now)
 	d := history.RankDetail{
 		Rank: n, State: state, Host: safetext.Line(r.host), PID: cmp.Or(r.doing.pid, r.pid), Process: safetext.Line(cmp.Or(r.doing.process, r.process)),
-		Began: moment(r.began), Updated: time.Unix(0, r.updated).UTC(), Ended: moment(r.ended), How: safetext.Line(r.how),
+		Began: moment(r.began), Updated: time.Unix(0, r.updated).UTC(), Ended: moment(r.ended), How: safetext.Line(r.ending()),
 		Thread: safetext.Line(r.doing.thread), Activity: safetext.Line(r.doing.activity), Syscall: safetext.Line(r.doing.syscall),
 		Channel: safetext.Line(r.doing.channel), File: safetext.Line(r.doing.file), Sent: moment(r.doing.sent), Received: moment(r.doing.received),
 	}

@@ -25,6 +25,18 @@ func (r *rank) exit(of *run.Sighting, at int64, a pcommon.Map) {
 	r.stalls, r.blocks = nil, nil
 }
 
+// Unseen is how a rank ended that was not there any more when its agent began.
+const Unseen = "while no agent watched"
+
+// gone notes that a rank ended while no agent ran on its host, unless it runs again.
+func (r *rank) gone(at int64, a pcommon.Map) {
+	if rule.Text(a, "process.gone.again") == "true" || r.ended > 0 {
+		return
+	}
+	r.ended, r.unseen = at, true
+	r.stalls, r.blocks = nil, nil
+}
+
 // Outermost is the process whose end a process.exit record tells: a wrapper, where that passed on
 // how its child ended.
 func Outermost(a pcommon.Map) int64 {

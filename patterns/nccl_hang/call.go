@@ -23,9 +23,10 @@ const (
 	eventCallReady   = "nccl.call.init.done"    // it does not any more
 	eventCallLimited = "nccl.call.limited"      // calls of the process are not counted for a while, or are again
 	eventExit        = "process.exit"           // the process has ended, by the kernel's word
+	eventGone        = "process.gone"           // it ended while no agent ran on its host
 )
 
-var callEvents = []string{eventCallStopped, eventCallMoving, eventCallEnd, eventCallDoing, eventCallInit, eventCallReady, eventCallLimited, eventStack, eventDoes, eventMoving, eventExit}
+var callEvents = []string{eventCallStopped, eventCallMoving, eventCallEnd, eventCallDoing, eventCallInit, eventCallReady, eventCallLimited, eventStack, eventDoes, eventMoving, eventExit, eventGone}
 
 // callAttributes are what is read of them, beside identity and what a process does.
 var callAttributes = slices.Concat(rule.StopAttributes, []string{
@@ -121,6 +122,10 @@ func parseCall(event string, at int64, resource, a pcommon.Map) (c callRecord, o
 	if c.ofStack() {
 		c.stack = stackOf(event, at, a)
 		return c, c.rank >= 0
+	}
+	if event == eventGone {
+		c.end = "no agent watched"
+		return c, true
 	}
 	if event == eventExit {
 		c.end = cmp.Or(str(a, "process.exit.signal_name"), "exit status "+rule.Text(a, "process.exit.code"))

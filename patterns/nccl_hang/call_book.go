@@ -175,7 +175,7 @@ func newCallBook(options *Options) *callBook {
 
 // take takes in a record, and reports whether it changes anything.
 func (b *callBook) take(c *callRecord, begun start, now int64) bool {
-	if c.event == eventExit {
+	if c.event == eventExit || c.event == eventGone {
 		return b.exit(c, begun, now)
 	}
 	b.records++
@@ -276,9 +276,14 @@ func (b *callBook) exit(c *callRecord, begun start, now int64) bool {
 	}
 	who.end = r.one(c.end)
 	for _, at := range who.places {
-		if p := at.comm.places[at.rank]; p.standing && p.at <= c.at {
-			p.at, p.standing, p.ended = c.at, false, true
+		p := at.comm.places[at.rank]
+		if p.at > c.at || !p.standing && c.event != eventGone {
+			continue // the receiver of calls tells of its end, and how many it had called
 		}
+		if c.event == eventGone { // it may have called more
+			p.exact, p.aligned, p.window = false, false, nil
+		}
+		p.at, p.standing, p.ended = c.at, false, true
 	}
 	who.touch()
 	r.changed(now)

@@ -11,8 +11,12 @@ import (
 
 // exits adds the ends of processes of ranks.
 func (c *calls) exits(does map[string]any, ranks ...int) *calls {
+	return c.ends(eventExit, does, ranks...)
+}
+
+func (c *calls) ends(event string, does map[string]any, ranks ...int) *calls {
 	for _, rank := range ranks {
-		c.record(eventExit, comm{}, rank, func(a pcommon.Map) {
+		c.record(event, comm{}, rank, func(a pcommon.Map) {
 			for key, value := range does {
 				if err := a.PutEmpty(key).FromRaw(value); err != nil {
 					panic(err)
@@ -147,4 +151,27 @@ func TestStopsTakeNoRoom(t *testing.T) {
 	require.Len(t, j.calls.runs, 1)
 	j.Advance(c.at.Add(DefaultOptions.Stopped + keepMoving))
 	require.Empty(t, j.calls.runs)
+}
+
+// TestARankThatEndedUnseenIsNamed: it ended while no agent ran on its host, and the others wait for it.
+func TestARankThatEndedUnseenIsNamed(t *testing.T) {
+	for name, before := range map[string]func(*calls){
+		"it stood":                     func(c *calls) { c.stands(c.all(), 9, "usual", 5) },
+		"it went on":                   func(c *calls) { c.record(eventCallMoving, c.all(), 5, stoodAt(3, c.at, "")) },
+		"all stand, it had not called": func(c *calls) { c.stands(c.all(), 9, "overdue", 5) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, j := newCalls(8), newJoin(DefaultOptions)
+			before(c)
+			c.at = c.at.Add(10 * time.Second)
+			c.ends(eventGone, map[string]any{"process.gone.unwatched_ns": int64(5e9)}, 5)
+			c.stands(c.all(), 10, "overdue", but(8, 5)...)
+			j.Add(c.list, c.at)
+			f := findings(j.Advance(c.at.Add(settled)))
+			require.Len(t, f, 1)
+			require.Equal(t, []int{5}, f[0].Culprits)
+			require.Equal(t, "its process has ended: no agent watched", f[0].Does)
+			require.Equal(t, Likely, f[0].Sure, "it may have called more than was told")
+		})
+	}
 }

@@ -76,7 +76,7 @@ func (g *graph) conclude(now int64, fs *facts) (c *conclusion, wait int64, stand
 			c = g.beside(g.fellSilent(named, first), fs)
 		}
 	}
-	return g.inPart(g.tie(g.believed(g.explained(c, fs)))), 0, false
+	return g.inPart(g.unwatched(g.tie(g.believed(g.explained(c, fs))), fs)), 0, false
 }
 
 // dying takes the certainty from a process whose main thread has ended since another rank of its

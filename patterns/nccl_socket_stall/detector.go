@@ -192,7 +192,7 @@ func (d *detector) Due() int64 {
 // Decide judges the jobs that are due.
 func (d *detector) Decide(now int64) []rule.Finding {
 	var findings []rule.Finding
-	d.facts.expire(now - int64(d.keepFacts))
+	d.facts.expire(now-int64(d.keepFacts), d.needs)
 	findings = append(findings, d.join()...)
 	for _, name := range slices.Sorted(maps.Keys(d.jobs)) {
 		j := d.jobs[name]
@@ -206,6 +206,20 @@ func (d *detector) Decide(now int64) []rule.Finding {
 		}
 	}
 	return findings
+}
+
+// needs reports whether a fact may explain a stall that lasts: why ranks wait stays known for as long as they do.
+func (d *detector) needs(f *fact) bool {
+	since := f.Last + int64(d.keepFacts)
+	if d.jobs[f.Job].lastsSince(since) || d.jobs[f.Beside].lastsSince(since) {
+		return true
+	}
+	for _, j := range d.jobs {
+		if f.JobID == "" && j.lastsSince(since) && j.stalls.On(f.Host) {
+			return true
+		}
+	}
+	return false
 }
 
 // Evicted counts stalls and facts that were forgotten because of the caps.

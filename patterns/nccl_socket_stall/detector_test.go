@@ -234,7 +234,7 @@ func TestFactsAreCapped(t *testing.T) {
 	require.LessOrEqual(t, len(d.facts.All), fixed.maxFacts)
 	require.LessOrEqual(t, len(d.facts.by), fixed.maxFacts)
 	require.EqualValues(t, 3*fixed.maxFacts-len(d.facts.All), d.Evicted())
-	d.facts.expire(r.Time + 1)
+	d.facts.expire(r.Time+1, d.needs)
 	require.Empty(t, d.facts.All)
 	require.Empty(t, d.facts.by)
 }

@@ -23,6 +23,7 @@ const (
 	adviceTrace  = "traced"       // a debugger holds it
 	adviceEnded  = "ended"        // its main thread has ended, and its process not
 	adviceBehind = "behind"       // it may wait for a rank that no socket shows
+	adviceGone   = "gone"         // it has ended, and nobody saw how
 	adviceLeft   = "left"         // it has ended with status 0: no verdict of its own says why
 )
 
@@ -31,6 +32,8 @@ func (c *conclusion) advice(p *socketstall.Process) string {
 	switch {
 	case c.Held == heldStopped:
 		return adviceOnStopped(p)
+	case c.Held == heldDead && c.Fact.Kind == eventGone:
+		return adviceGone
 	case c.Held == heldDead && c.Fact.Well:
 		return adviceLeft
 	}

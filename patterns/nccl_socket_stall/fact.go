@@ -14,14 +14,20 @@ import (
 )
 
 // factEvents are the records of the kernel that say what holds a process.
-var factEvents = []string{"fuse.stall", "fuse.stall.end", "host.lockup", "oom.kill", "process.exit", eventStart, "gpu.xid", "gpu.lost"}
+var factEvents = []string{"fuse.stall", "fuse.stall.end", "host.lockup", "oom.kill", eventExit, eventGone, eventStart, "gpu.xid", "gpu.lost"}
+
+// eventExit tells that a process has ended, eventGone that a rank ended while no agent ran on its host.
+const (
+	eventExit = "process.exit"
+	eventGone = "process.gone"
+)
 
 // eventStart tells that a rank runs: one that began again has not died.
 const eventStart = "process.start"
 
 var factAttributes = slices.Concat(rule.StopAttributes, []string{
 	"fuse.stall.pids", "fuse.stall.id", "fuse.stall.age_ns", "fuse.mount.point", "fuse.device", "fuse.opcode", "process.parent_pid",
-	"kernelevents.fault", "kernelevents.injected", "kernelevents.class", "kernelevents.xid", "gpu.id", "process.exit.signal_name", "gen_ai.training.rank_pid",
+	"kernelevents.fault", "kernelevents.injected", "kernelevents.class", "kernelevents.xid", "gpu.id", "process.exit.signal_name", "process.gone.unwatched_ns", "process.gone.again", "gen_ai.training.rank_pid",
 })
 
 // fact is one thing the kernel said of some processes of a host.
@@ -144,9 +150,10 @@ func (fs *facts) trim(most int) uint64 {
 	return uint64(len(before) - len(stay)) //nolint:gosec // never below zero
 }
 
-func (fs *facts) expire(before int64) {
+// expire forgets what is older than that, and nobody needs.
+func (fs *facts) expire(before int64, needs func(*fact) bool) {
 	for key, f := range fs.All {
-		if f.Last < before {
+		if f.Last < before && !needs(f) {
 			fs.remove(key)
 		}
 	}
@@ -155,7 +162,7 @@ func (fs *facts) expire(before int64) {
 // readFact reads a record of the kernel, nil when it names no process.
 func readFact(r *rule.Record) (*fact, string) {
 	a := r.Attributes
-	if r.Name == "gpu.xid" && !serious(a) || r.Name == eventStart && r.Beside == "" || rule.Text(a, "process.exit.helper") == "true" {
+	if r.Name == "gpu.xid" && !serious(a) || r.Name == eventStart && r.Beside == "" || rule.Text(a, "process.exit.helper") == "true" || rule.Text(a, "process.gone.again") == "true" {
 		return nil, ""
 	}
 	f := &fact{Kind: r.Name, JobID: rule.Job(a), Domain: rule.Text(a, rule.AttributeJobDomain), Host: rule.Text(r.Resource, "host.name"), Onset: r.Time, Last: r.Time, Late: r.Late, Rank: socketstall.Unknown}
@@ -181,11 +188,13 @@ func readFact(r *rule.Record) (*fact, string) {
 		f.Text = "the kernel reports a " + rule.Text(a, "kernelevents.fault") + " of its process"
 	case "oom.kill":
 		f.Text = "the kernel killed " + rule.Text(a, "process.executable.name") + " (pid " + rule.Text(a, "process.pid") + ") for want of memory"
-	case "process.exit":
+	case eventExit:
 		f.Stop = rule.JobStopped(a)
 		code, _ := rule.Integer(a, "process.exit.code")
 		f.Well = rule.Text(a, "process.exit.signal_name") == "" && code == 0
 		f.Text = "its process ended: " + cmp.Or(rule.Text(a, "process.exit.signal_name"), "exit status "+rule.Text(a, "process.exit.code"))
+	case eventGone:
+		f.Onset, f.Text = r.Time-unwatched(a), "its process ended while no agent watched"
 	case "gpu.xid":
 		f.GPU = rule.Text(a, "gpu.id")
 		f.Text = fmt.Sprintf("its GPU %s reported Xid %s", f.GPU, rule.Text(a, "kernelevents.xid"))
@@ -206,12 +215,18 @@ func readFact(r *rule.Record) (*fact, string) {
 // own reports whether a record that names a rank is about its own process, and not about a child: of the
 // end of a process the record says so; below a wrapper the rank's is not the outermost.
 func own(event string, a pcommon.Map) bool {
-	if event == "process.exit" {
+	if event == eventExit {
 		return rule.Text(a, "process.exit.inherited_identity") != "true"
 	}
 	pid, _ := rule.Integer(a, "process.pid")
 	of, known := rule.Integer(a, rule.AttributeRankPID)
 	return !known || of == pid
+}
+
+// unwatched is for how long nobody had watched a rank that was found to be gone: it may have ended at any time of it.
+func unwatched(a pcommon.Map) int64 {
+	n, _ := rule.Integer(a, "process.gone.unwatched_ns")
+	return max(n, 0)
 }
 
 // serious reports whether an Xid can hang a process: not one that was injected,
@@ -253,7 +268,7 @@ func (f *fact) readFuse(r *rule.Record) string {
 // diedIn reports whether a rank of the job died between two times. A worker of a data loader ends with each epoch.
 func (fs *facts) diedIn(job string, from, by int64) bool {
 	for _, f := range fs.All {
-		if (f.Kind == "process.exit" && f.Rank >= 0 || f.Kind == "oom.kill") && f.Onset >= from && f.Onset <= by && f.of(job) && !fs.again(f) {
+		if (f.Kind == eventExit && f.Rank >= 0 || f.Kind == "oom.kill") && f.Onset >= from && f.Onset <= by && f.of(job) && !fs.again(f) {
 			return true
 		}
 	}
@@ -287,7 +302,7 @@ func (fs *facts) stopOf(job string) (last int64) {
 func (fs *facts) endOf(p *socketstall.Process, j *socketstall.Job) (at int64) {
 	who := subjectOf(p, j)
 	for _, f := range fs.by[socketstall.ProcessKey(p.Host, p.PID)] {
-		if f.Kind == "process.exit" && f.tells(who) && f.Last >= p.Doing.At {
+		if (f.Kind == eventExit || f.Kind == eventGone) && f.tells(who) && f.Last >= p.Doing.At {
 			at = max(at, f.Last)
 		}
 	}
@@ -295,7 +310,7 @@ func (fs *facts) endOf(p *socketstall.Process, j *socketstall.Job) (at int64) {
 }
 
 // order of facts: what ends a process says more than what holds it.
-var order = []string{"oom.kill", "process.exit", "gpu.lost", "gpu.xid", "fuse.stall", "host.lockup"}
+var order = []string{"oom.kill", eventExit, eventGone, "gpu.lost", "gpu.xid", "fuse.stall", "host.lockup"}
 
 // of returns the fact that says most of why p does not go on, nil for none: one of its
 // own, or one that holds a process which it has started.

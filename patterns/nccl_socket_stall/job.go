@@ -12,6 +12,7 @@ import (
 // job is what was concluded from the stalls of one job. Ended stalls are held too,
 // while their records may still come.
 type job struct {
+	Onset int64 `json:"onset"` // of what lasts, as it was last judged; 0: nothing does
 	Ended int64 `json:"ended"` // time of the newest end
 	Thaw  int64 `json:"thaw"`  // when the first stall ended since the job was judged: the others may follow
 	After int64 `json:"after"` // end of the last episode that was told of
@@ -64,6 +65,9 @@ func (j *job) ends(at int64) {
 	}
 }
 
+// lastsSince reports whether a stall of the job lasts that began by then.
+func (j *job) lastsSince(at int64) bool { return j != nil && j.Onset != 0 && j.Onset <= at }
+
 // podOf is all that is known of the pod of p; nobody has seen a nil p.
 func podOf(p *socketstall.Process) string {
 	if p == nil {
@@ -97,6 +101,7 @@ func (d *detector) judge(j *job, now int64) []rule.Finding {
 	j.Changed, j.Decided, j.Wake = false, now, 0
 	d.forgetEnded(j, now)
 	g := d.graph(j, now)
+	j.Onset = g.onset
 	var over []rule.Finding
 	switch {
 	case now-j.stalls.Last > int64(d.lost):

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // unseen is a process of which no record came, as far as it is known: its rank by who was
@@ -72,6 +73,24 @@ func (g *graph) dead(at string, fs *facts) *conclusion {
 	return found
 }
 
+// unwatched takes the certainty from a wait for a rank of which nobody saw the end.
+func (g *graph) unwatched(c *conclusion, fs *facts) *conclusion {
+	if c == nil || c.Held != heldDead || c.Fact.Kind != eventGone {
+		return c
+	}
+	var gone []int
+	for rank, death := range g.absent(fs).deaths {
+		if death.Kind == eventGone {
+			gone = append(gone, rank)
+		}
+	}
+	c.Certain, c.Missing = false, fmt.Sprintf("how rank %d ended: no agent watched", c.Fact.Rank)
+	if slices.Sort(gone); len(gone) > 1 {
+		c.Missing = fmt.Sprintf("how %s ended, and which one was first: no agent watched", verdict.RanksNamed(gone))
+	}
+	return c
+}
+
 func process(far int, name string) string {
 	if far >= 0 {
 		return name
@@ -135,7 +154,7 @@ func (g *graph) absent(fs *facts) *absence {
 			continue
 		}
 		ever = sooner(ever, death)
-		if death.Onset >= g.onset-deathsBefore {
+		if death.Last >= g.onset-deathsBefore {
 			lately = sooner(lately, death)
 		}
 	}
@@ -168,7 +187,7 @@ func (g *graph) deaths(fs *facts) map[int]*fact {
 		since = 0
 	}
 	for _, f := range fs.All {
-		if !f.of(g.j.stalls.Name) || f.Rank < 0 || f.Kind != "process.exit" && f.Kind != "oom.kill" || f.Onset < since || g.j.follows(f) || fs.again(f) {
+		if !f.of(g.j.stalls.Name) || f.Rank < 0 || f.Kind != eventExit && f.Kind != eventGone && f.Kind != "oom.kill" || f.Last < since || g.j.follows(f) || fs.again(f) {
 			continue
 		}
 		if last := deaths[f.Rank]; last == nil || f.Onset > last.Onset || f.Onset == last.Onset && f.compare(last) < 0 {

@@ -264,4 +264,10 @@ func TestTheHistoryIsToldWhichRanksBeginAndEnd(t *testing.T) {
 	require.Equal(t, map[string]int{history.RankDied: 1, history.RankUnseen: 7}, jobs[0].Counts)
 	want.Ended, want.Failed = true, "SIGKILL"
 	require.Equal(t, want, s.ranks[1])
+
+	send("process.gone", map[string]any{"process.gone.unwatched_ns": 1, "process.gone.again": true}) // as another process
+	send("process.gone", map[string]any{"gen_ai.training.rank": 4, "process.gone.unwatched_ns": 1})
+	require.Eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.ranks) == 3 }, hosttest.Patience, time.Millisecond)
+	want.Rank, want.Failed, want.Unseen = 4, "", true
+	require.Equal(t, want, s.ranks[2])
 }

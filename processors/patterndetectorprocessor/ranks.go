@@ -16,6 +16,7 @@ import (
 const (
 	eventStart = "process.start"
 	eventExit  = "process.exit"
+	eventGone  = "process.gone"
 	// mostSightings wait for the history; a job of 16,384 ranks starts within seconds.
 	mostSightings = 1 << 15
 	// sightingsAtOnce are in one transaction.
@@ -69,7 +70,10 @@ func (d *detector) showRanks() (cancel func()) {
 // sighting reads the begin or the end of a rank. A child of a rank is none.
 func (d *detector) sighting(resource pcommon.Map, record plog.LogRecord) (history.Sighting, bool) {
 	event, a := record.EventName(), record.Attributes()
-	if event != eventStart && event != eventExit || event == eventExit && rule.Text(a, "process.exit.helper") == "true" {
+	if event == eventGone && rule.Text(a, "process.gone.again") == "true" {
+		return history.Sighting{}, false // its rank runs
+	}
+	if event != eventStart && event != eventExit && event != eventGone || event == eventExit && rule.Text(a, "process.exit.helper") == "true" {
 		return history.Sighting{}, false
 	}
 	at := cmp.Or(record.Timestamp(), record.ObservedTimestamp())
@@ -80,9 +84,9 @@ func (d *detector) sighting(resource pcommon.Map, record plog.LogRecord) (histor
 	world, _ := rule.Integer(a, "gen_ai.training.world_size")
 	seen := history.Sighting{
 		Run: run, Job: s.ID, Domain: s.Domain, Trust: s.Trust, Rank: s.Rank, World: int(min(max(world, 0), 1<<31-1)), Host: s.Host,
-		Began: time.Unix(0, s.Start).UTC(), At: time.Unix(0, int64(at)).UTC(), Ended: event == eventExit,
+		Began: time.Unix(0, s.Start).UTC(), At: time.Unix(0, int64(at)).UTC(), Ended: event != eventStart, Unseen: event == eventGone,
 	}
-	if seen.Ended {
+	if event == eventExit {
 		seen.Failed = ranks.Ending(a)
 	}
 	return seen, true

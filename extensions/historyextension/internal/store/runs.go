@@ -142,6 +142,9 @@ func noteRank(run *history.Run, began, ended map[int]bool, s *history.Sighting) 
 	if !s.Ended {
 		return
 	}
+	if s.Unseen && !ended[s.Rank] {
+		run.Unseen++
+	}
 	ended[s.Rank] = true
 	if run.Ended == nil || s.At.After(*run.Ended) {
 		at := s.At
@@ -168,6 +171,8 @@ func conclude(run *history.Run) {
 		}
 	case run.First != nil:
 		run.Outcome = history.RunFailed
+	case run.Unseen > 0:
+		run.Outcome = history.RunEnded
 	default:
 		run.Outcome = history.RunSucceeded
 	}

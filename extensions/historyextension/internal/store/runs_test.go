@@ -61,6 +61,29 @@ func TestRunsBeginAndEnd(t *testing.T) {
 	require.Empty(t, b.runs(t, history.Filter{Job: "' OR 1"}))
 }
 
+// Of a rank that ended while no agent ran nobody knows how: its run did not succeed, nor did it fail by that.
+func TestARunWhoseEndNobodySaw(t *testing.T) {
+	b := newBench(t, t.TempDir(), 1<<22)
+	gone := func(s history.Sighting) history.Sighting {
+		s.At, s.Ended, s.Unseen = s.At.Add(time.Minute), true, true
+		return s
+	}
+	note := func(seen ...history.Sighting) history.Run {
+		require.NoError(t, b.Ranks(t.Context(), seen))
+		return b.runs(t, history.Filter{Job: seen[0].Job})[0]
+	}
+	note(rank("r1", "llm", 0, 0), rank("r1", "llm", 1, 0))
+	require.Equal(t, history.RunGoesOn, note(gone(rank("r1", "llm", 0, 0))).Outcome)
+	run := note(gone(rank("r1", "llm", 0, 0)), ended(rank("r1", "llm", 1, 0), time.Minute, ""))
+	require.Equal(t, history.RunEnded, run.Outcome)
+	require.Equal(t, 1, run.Unseen, "told twice")
+	require.Nil(t, run.First)
+
+	note(rank("r1", "other", 0, 0), rank("r1", "other", 1, 0), gone(rank("r1", "other", 0, 0)))
+	run = note(ended(rank("r1", "other", 1, 0), 2*time.Minute, "SIGABRT"))
+	require.Equal(t, history.RunFailed, run.Outcome, "another failed")
+}
+
 // A run begins earlier than was known when the verdict about the run before it was ended by that
 // begin. What a verdict says of its run goes before the time.
 func TestAVerdictIsOfTheRunThatItNames(t *testing.T) {
