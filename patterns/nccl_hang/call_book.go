@@ -242,9 +242,13 @@ func (b *callBook) watch(c *callRecord, begun start, now int64) bool {
 // moved ends what was told of the stacks of a host before its agent began to watch the job: all ranks there
 // have moved data since. It reports whether that changed anything.
 func (r *callRun) moved(c *callRecord) bool {
+	here := r.shares[c.host.Host]
+	if here == nil {
+		return false
+	}
 	changed := false
-	for _, who := range r.callers {
-		if who.host.Host == c.host.Host && who.stack.Standing && who.stack.told() < c.moving {
+	for who := range here.callers {
+		if who.stack.Standing && who.stack.told() < c.moving {
 			who.stack, who.early, changed = stackPlace{At: c.moving, Doing: socketstall.Doing{At: c.moving, Silence: socketstall.Usual}}, "", true
 		}
 	}
