@@ -64,7 +64,8 @@ type toldStop struct {
 	Own      string `json:"own,omitempty"`    // the name that the finding itself would have
 	Stacks   bool   `json:"stacks,omitempty"` // stacks alone tell it
 	Device   string `json:"device,omitempty"` // GPU that was named
-	Said     string `json:"said"`             // all of it: told again only when it has changed
+	Said     string `json:"said"`             // all of it
+	At       int64  `json:"at,omitempty"`     // when that was told
 }
 
 type process struct {
@@ -206,6 +207,9 @@ func (b *callBook) take(c *callRecord, begun start, now int64) bool {
 	}
 	switch {
 	case c.event == eventCallDoing || c.ofStack():
+		for _, at := range who.places {
+			at.comm.heard = max(at.comm.heard, c.at) // its ranks stand yet
+		}
 	case c.unidentified:
 		b.unidentified++
 		changed = changed || !who.unread
@@ -216,10 +220,11 @@ func (b *callBook) take(c *callRecord, begun start, now int64) bool {
 			r.anew, changed = put(r.anew, who.rank, begun.own), true
 		}
 	}
-	if !changed {
+	if changed {
+		who.touch()
+	} else if r.told == nil || now < r.told.At+toldAgain {
 		return false
 	}
-	who.touch()
 	r.changed(now)
 	return true
 }

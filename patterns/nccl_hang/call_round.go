@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
@@ -25,7 +26,11 @@ func (j *Join) calledRounds(now int64) (rounds []Round) {
 	return rounds
 }
 
-// calledRound is what a run has to say that is new.
+// toldAgain is how long a stop has been told at least when it is told again, as agents do of its ranks: after
+// half an hour (activity.Again). Its verdict stands for an hour without (expires).
+const toldAgain = int64(20 * time.Minute)
+
+// calledRound is what a run has to say that is new, or lasts for long.
 func (j *Join) calledRound(r *callRun, now int64) (round Round) {
 	r.stalls = j.book.Job(r.name)
 	f := r.analyse(j.calls.limited, j.calls.unseen, now)
@@ -61,8 +66,10 @@ func (j *Join) calledRound(r *callRun, now int64) (round Round) {
 	if r.told != nil && r.told.Stop != told.Stop {
 		round.Cleared = []Cleared{r.told.cleared(r)}
 	}
-	if r.told == nil || r.told.Said != told.Said {
+	if told.At = now; r.told == nil || r.told.Said != told.Said || now >= r.told.At+toldAgain && r.last >= r.told.At+toldAgain {
 		round.Findings = []Finding{*f}
+	} else {
+		told.At = r.told.At
 	}
 	r.told = told
 	return round

@@ -226,6 +226,48 @@ func TestStacksAloneAreForgotten(t *testing.T) {
 	require.Empty(t, j.calls.runs)
 }
 
+// TestAHangThatLastsIsToldAgain: its verdict stands for as long as the agents of its ranks say that they stand, and
+// is over an hour after the last of them has said so.
+func TestAHangThatLastsIsToldAgain(t *testing.T) {
+	for name, stand := range map[string]func(*calls){
+		"by calls":  func(c *calls) { c.stands(c.all(), 10, "overdue", but(8, 5)...).stands(c.all(), 9, "overdue", 5) },
+		"by stacks": func(c *calls) { c.stand(inCollective, but(8, 5)...).stand(inLock, 5) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, j := newCalls(8), newJoin(DefaultOptions)
+			stand(c)
+			j.Add(c.list, c.at)
+			first := findings(j.Advance(c.at.Add(settled)))
+			require.Len(t, first, 1)
+			for range 10 { // longer than calls are kept
+				for range 3 {
+					c.at = c.at.Add(10 * time.Minute)
+					require.Empty(t, j.Advance(c.at))
+				}
+				c.list = plog.NewLogs()
+				for rank := range 8 {
+					if name == "by stacks" {
+						c.record(eventDoes, comm{}, rank, stoodAt(0, c.at, "overdue"))
+					} else {
+						c.record(eventCallDoing, comm{}, rank, stoodAt(0, c.at, "overdue"))
+					}
+				}
+				j.Add(c.list, c.at)
+				saved, err := j.Snapshot()
+				require.NoError(t, err)
+				j = newJoin(DefaultOptions)
+				require.NoError(t, j.Restore(saved))
+				again := findings(j.Advance(c.at.Add(settled)))
+				require.Len(t, again, 1)
+				require.Equal(t, first[0].Stop, again[0].Stop)
+				require.Equal(t, first[0].Culprits, again[0].Culprits)
+				c.at = c.at.Add(settled)
+			}
+			require.Empty(t, findings(j.Advance(c.at.Add(40*time.Minute))), "nobody has said so again")
+		})
+	}
+}
+
 // TestOneRankStandsInAJobOfManyGroups: TP × PP × DP of 2 × 4 × 2. One rank stops; its tensor
 // group waits for it, the stages wait for theirs by receives, and the data-parallel groups
 // for the ranks of that replica. It alone is named.

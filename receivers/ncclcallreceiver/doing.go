@@ -18,6 +18,7 @@ type process struct {
 	told     bool // that it stands, on one communicator at least
 	toldAs   socketstall.Silence
 	toldLike socketstall.State
+	toldAt   time.Time
 }
 
 // called takes that the process has made calls, the first of them then.

@@ -173,6 +173,25 @@ func TestTheSameHangIsToldEachTime(t *testing.T) {
 	}
 }
 
+// A hang that lasts for days is told again now and then: else its verdict would be over.
+func TestAStandstillThatLastsIsToldAgain(t *testing.T) {
+	w := newWorker()
+	w.work(15)
+	at := map[what][]int{}
+	for second := range 2*int(activity.Again/time.Second) + 60 {
+		for _, c := range w.second(false) {
+			at[c.what] = append(at[c.what], second)
+		}
+	}
+	require.Len(t, at[stopped], 1)
+	require.Len(t, at[doing], 3, "that it rests too long, and after each half an hour: %v", at[doing])
+	require.Equal(t, int(activity.Again/time.Second), at[doing][2]-at[doing][1])
+	w.work(15)
+	for range int(activity.Again/time.Second) + 60 {
+		w.work(1)
+	}
+}
+
 // Nor is it the measure of a communicator that is used rarely.
 func TestAHangIsNoMeasureOfARareCommunicator(t *testing.T) {
 	w := newWorker()

@@ -286,7 +286,7 @@ func (s *standstill) stand(scan *ncclcall.Scan, c *ncclcall.Communicator, twin b
 		return
 	}
 	p.stopped, p.replays = true, launches > 0
-	process.told, process.toldAs, process.toldLike = true, process.Silence, process.Now.State
+	process.told, process.toldAs, process.toldLike, process.toldAt = true, process.Silence, process.Now.State, scan.Time
 	l.changes = append(l.changes, change{
 		Communicator: c, what: stopped, pid: c.PID, at: scan.Time, idle: idle, launches: launches, process: process, twins: twin,
 	})
@@ -342,12 +342,12 @@ func (p *place) end(at time.Time, reason string) change {
 	return change{Communicator: &p.seen, what: ended, pid: p.seen.PID, at: at, idle: at.Sub(p.last), reason: reason, twins: p.twin}
 }
 
-// doings tells of processes that were said to stand and do something else now.
+// doings tells of processes that were said to stand and do something else now, or stand for long.
 func (s *standstill) doings(now time.Time, l *look) {
 	for _, pid := range slices.Sorted(maps.Keys(s.processes)) {
 		p := s.processes[pid]
-		if p.told && (p.Silence != p.toldAs || p.Now.State.Halted() != p.toldLike.Halted()) {
-			p.toldAs, p.toldLike = p.Silence, p.Now.State
+		if p.told && (p.Silence != p.toldAs || p.Now.State.Halted() != p.toldLike.Halted() || now.Sub(p.toldAt) >= activity.Again) {
+			p.toldAs, p.toldLike, p.toldAt = p.Silence, p.Now.State, now
 			l.changes = append(l.changes, change{what: doing, pid: pid, at: now, idle: now.Sub(p.Last), process: p})
 		}
 	}

@@ -124,7 +124,8 @@ type told struct {
 	hash     uint64
 	silence  socketstall.Silence // as it was told
 	halted   bool
-	paid     bool // for the record of its end
+	at       time.Time // of the newest record
+	paid     bool      // for the record of its end
 }
 
 func newFollower(p identity.Process) *follower {
@@ -218,9 +219,12 @@ func (f *follower) learnPlace(now time.Time, class func() (waitclass.Class, erro
 	f.classes[at.Calls] = is
 }
 
-// changed reports whether what was told of a rank that stands is so no more.
-func (f *follower) changed() bool {
-	return f.told != nil && f.rest.Looks > 0 && (f.rest.Silence != f.told.silence || f.rest.Now.State.Halted() != f.told.halted)
+// changed reports whether what was told of a rank that stands is so no more, or was told long ago.
+func (f *follower) changed(now time.Time) bool {
+	if f.told == nil || f.rest.Looks == 0 {
+		return false
+	}
+	return f.rest.Silence != f.told.silence || f.rest.Now.State.Halted() != f.told.halted || now.Sub(f.told.at) >= activity.Again
 }
 
 // still decides about a thread that sleeps and has not run for some looks.
@@ -398,15 +402,15 @@ func (f *follower) knows(why reason, hash uint64) bool {
 }
 
 // stands notes that a stack was read, of that place.
-func (f *follower) stands(why reason, hash uint64, place pystack.Place) {
+func (f *follower) stands(now time.Time, why reason, hash uint64, place pystack.Place) {
 	was, known := f.told, f.knows(why, hash)
 	f.retry, f.peer = 0, false
-	f.told = &told{why: why, place: place, switches: f.status.Switches, since: f.since, hash: hash, silence: f.rest.Silence, halted: f.rest.Now.State.Halted()}
+	f.told = &told{why: why, place: place, switches: f.status.Switches, since: f.since, hash: hash, silence: f.rest.Silence, halted: f.rest.Now.State.Halted(), at: now}
 	if was == nil {
 		return
 	}
 	f.told.paid = was.paid
 	if known { // of what it does no record is made now
-		f.told.silence, f.told.halted = was.silence, was.halted
+		f.told.silence, f.told.halted, f.told.at = was.silence, was.halted, was.at
 	}
 }

@@ -40,7 +40,7 @@ func (t *thread) look(state byte) outcome {
 	o := t.follower.look(t.now, procfs.ThreadStatus{State: state, Switches: t.switches, Sleeps: t.slept}, createDefaultConfig().(*Config),
 		inquiry{func() (pystack.Place, error) { return t.place, t.broken }, func() (time.Duration, error) { return t.ran, nil }})
 	if o.take != "" {
-		t.stands(o.take, t.follower.place.Chain, t.follower.place)
+		t.stands(t.now, o.take, t.follower.place.Chain, t.follower.place)
 	}
 	return o
 }
@@ -87,13 +87,24 @@ func TestWhatIsNotToldIsNotKnown(t *testing.T) {
 	one := newThread(t, true)
 	one.sleeps('S', 5)
 	one.rest.Looks, one.rest.Now.State = 1, socketstall.Stopped
-	require.True(t, one.changed())
+	require.True(t, one.changed(one.now))
 	require.True(t, one.knows(asleep, one.told.hash))
-	one.stands(asleep, one.told.hash, one.place)
-	require.True(t, one.changed(), "no record was made of it")
+	one.stands(one.now, asleep, one.told.hash, one.place)
+	require.True(t, one.changed(one.now), "no record was made of it")
 	require.False(t, one.knows(sameCall, one.told.hash))
-	one.stands(sameCall, one.told.hash, one.place)
-	require.False(t, one.changed())
+	one.stands(one.now, sameCall, one.told.hash, one.place)
+	require.False(t, one.changed(one.now))
+}
+
+// A hang that lasts for days is told again now and then: else its verdict would be over.
+func TestAStandstillThatLastsIsToldAgain(t *testing.T) {
+	one := newThread(t, true)
+	one.sleeps('S', 5)
+	one.rest.Looks = 1
+	require.False(t, one.changed(one.now.Add(activity.Again-time.Minute)))
+	require.True(t, one.changed(one.now.Add(activity.Again)))
+	one.works(2)
+	require.False(t, one.changed(one.now.Add(activity.Again)), "it moved")
 }
 
 func TestAThreadThatSleepsElsewhereIsTakenAgain(t *testing.T) {
@@ -257,7 +268,7 @@ func TestAThreadThatSleepsSinceItWasTakenForSomethingElseIsTakenAgain(t *testing
 		spinning: func(one *thread) {
 			one.switches++
 			one.look('S')
-			one.stands(spinning, one.place.Chain, one.place)
+			one.stands(one.now, spinning, one.place.Chain, one.place)
 		},
 	} {
 		one := newThread(t, true)

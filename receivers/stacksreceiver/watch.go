@@ -356,14 +356,14 @@ func (w *watch) lookInto() {
 // doings tells of ranks that were said to stand and do something else meanwhile.
 func (w *watch) doings(ctx context.Context) {
 	for _, f := range w.follows {
-		if !f.changed() || !w.config.Events.ProcessStackDoing.Enabled || !f.doings.take(w.now, 1) {
+		if !f.changed(w.now) || !w.config.Events.ProcessStackDoing.Enabled || !f.doings.take(w.now, 1) {
 			continue
 		}
 		if !w.budget(f.Domain).records.take(w.now, 1) { // later, if it does that on
 			w.telemetry.ReceiverStacksPostponed.Add(ctx, 1)
 			continue
 		}
-		f.told.silence, f.told.halted = f.rest.Silence, f.rest.Now.State.Halted()
+		f.told.silence, f.told.halted, f.told.at = f.rest.Silence, f.rest.Now.State.Halted(), w.now
 		w.out.Put(w.convert.doing(f, w.now, w.source.Stopper(&f.rest.Now, w.resolver), time.Now()))
 	}
 }
@@ -512,7 +512,7 @@ func (w *watch) take(ctx context.Context, c candidate) {
 		}
 		budget.records.take(w.now, c.cost())
 	}
-	c.stands(c.why, hash, main.Place)
+	c.stands(w.now, c.why, hash, main.Place)
 	if !tells {
 		return
 	}

@@ -44,6 +44,9 @@ const (
 // ends jobs waits as long before SIGKILL (stopping in bpf/identity). An estimate, not measured.
 const Ending = 2 * time.Minute
 
+// Again is after how long it is told again that a process stands: its verdict stands for an hour without.
+const Again = 30 * time.Minute
+
 // Rest measures for how long a process has not gone on: has made no call, or has not run in
 // its main thread. It learns which pauses are usual for it.
 type Rest struct {

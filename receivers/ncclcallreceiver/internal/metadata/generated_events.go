@@ -126,7 +126,7 @@ func (a NcclCallArrivals) NcclCallPeerComms() pcommon.Slice {
 	return a.attributes.Slice("nccl.call.peer_comms")
 }
 
-// NcclCallDoing writes the attributes of the event nccl.call.doing: A process that stopped calling does something else than was told. Told once per change.
+// NcclCallDoing writes the attributes of the event nccl.call.doing: A process that stopped calling does something else than was told. Told once per change, and each half hour while it stands.
 type NcclCallDoing struct {
 	attributes *record.Attributes
 	record.TrustAttributes

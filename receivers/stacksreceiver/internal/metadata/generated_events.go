@@ -178,7 +178,7 @@ func (a ProcessStack) ThreadID(v int64) { a.attributes.Int("thread.id", v) }
 // ThreadName sets thread.name: Name of the thread. It chooses its name itself.
 func (a ProcessStack) ThreadName(v string) { a.attributes.Text("thread.name", v) }
 
-// ProcessStackDoing writes the attributes of the event process.stack.doing: A rank that stands in the place of its last process.stack does something else than was told, or has done nothing for longer than is usual. Told once per change.
+// ProcessStackDoing writes the attributes of the event process.stack.doing: A rank that stands in the place of its last process.stack does something else than was told, or has done nothing for longer than is usual. Told once per change, and each half hour while it stands.
 type ProcessStackDoing struct {
 	attributes *record.Attributes
 	record.TrustAttributes
