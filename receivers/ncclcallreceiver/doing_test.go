@@ -403,6 +403,13 @@ func TestRankThatWaitsForOthersToJoinIsTold(t *testing.T) {
 	c.First = seconds(1)
 	s.look(scanAt(2, c))
 	require.Empty(t, s.inits, "nobody was told")
+
+	s.begin(init(42, 20), rank)
+	times := 0
+	for second := 21; second <= 20+10+int(activity.Again/time.Second); second++ {
+		times += len(s.look(scanAt(float64(second))).changes)
+	}
+	require.Equal(t, 2, times, "it waits for long, without a timeout")
 }
 
 // TestWhoWaitsInASplitIsTold: with the rank and size in the communicator that is split, by its calls or

@@ -55,7 +55,7 @@ type place struct {
 type making struct {
 	event ncclcall.Event
 	by    identity.Process
-	told  bool
+	told  time.Time // the last time; zero for not
 }
 
 // Bounds and times of inits that are waited for.
@@ -367,7 +367,7 @@ func (s *standstill) begin(e *ncclcall.Event, by *identity.Process) (l look) {
 	// The thread that makes another one has made the one before.
 	list = slices.DeleteFunc(list, func(m *making) bool {
 		over := m.event.Thread == e.Thread
-		if over && m.told {
+		if over && !m.told.IsZero() {
 			l.changes = append(l.changes, m.done(e.Time, ""))
 		}
 		return over
@@ -426,7 +426,7 @@ func (s *standstill) trim(now time.Time) (ends []change) {
 			continue
 		}
 		for _, m := range s.inits[of] {
-			if m.told {
+			if !m.told.IsZero() {
 				ends = append(ends, m.done(now, ""))
 			}
 		}
@@ -461,19 +461,19 @@ func (s *standstill) makings(scan *ncclcall.Scan, l *look) {
 			waited := scan.Time.Sub(m.event.Time)
 			switch {
 			case newest[of.PID].After(m.event.Time), splits(m.event.Kind) && last[of.PID].After(m.event.Time):
-				if m.told {
+				if !m.told.IsZero() {
 					l.changes = append(l.changes, m.done(scan.Time, ""))
 				}
 				return true
 			case s.limits[of.PID] == ncclcall.NoCalls: // that it calls on it would not be seen
-			case !m.told && waited >= initPatience:
+			case waited >= initPatience && scan.Time.Sub(m.told) >= activity.Again:
 				if m.event.Rank < 0 {
 					s.place(m)
 				}
 				if m.event.Rank < 0 {
 					return false // nobody could say who waits
 				}
-				m.told = true
+				m.told = scan.Time
 				l.changes = append(l.changes, change{what: waiting, pid: of.PID, by: &m.by, at: scan.Time, idle: waited, init: &m.event})
 			}
 			return false
@@ -487,7 +487,7 @@ func (s *standstill) makings(scan *ncclcall.Scan, l *look) {
 // exited takes that a process has ended.
 func (s *standstill) exited(of identity.Born, at time.Time) (l look) {
 	for _, m := range s.inits[of] {
-		if m.told {
+		if !m.told.IsZero() {
 			l.changes = append(l.changes, m.done(at, "exited"))
 		}
 	}
