@@ -28,6 +28,7 @@ type conclusion struct {
 	withdrawn bool  // resolved because evidence refuted it
 	ended     int64 // when the last ended of what it led to and what has left the state
 	closing   *verdict.Evidence
+	returns   returns
 
 	node *incident.Node
 	bore uint64 // conditional evidence that held when it last met others
@@ -92,6 +93,7 @@ func (f *Fault) conclude(best window) {
 	f.verdict = &conclusion{
 		id: identifier(f.rule.Name, f.key, strconv.FormatInt(onset, 10)), best: best, onset: onset, since: f.since(best.trust), quietEvery: firstQuiet,
 	}
+	f.continues()
 	f.verdict.node = incident.NewNode(witness{f})
 	s := f.set
 	s.waiting.Remove(f.element)
@@ -117,7 +119,7 @@ func (f *Fault) update(best window, with brought) {
 	stronger, since := v.best.trust > trust, v.since
 	if stronger { // what was believed on weaker evidence is no longer, nor what that kept
 		f.dropBefore(v.best.end - int64(f.rule.Within))
-		v.onset = f.onset(v.best.trust)
+		v.onset, v.returns.First = f.onset(v.best.trust), 0
 	}
 	v.since = f.since(v.best.trust)
 	bearing := f.bearing()

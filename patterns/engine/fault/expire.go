@@ -42,6 +42,9 @@ func (f *Fault) expireAt() (at int64) {
 	if f.past {
 		return f.pastUntil()
 	}
+	if f.aside {
+		return f.asideUntil()
+	}
 	if f.verdict != nil && f.goesOn() != "" {
 		f.verdict.node.Explained(func(effect incident.Verdict) {
 			if effect.Resolved() == 0 {
@@ -57,7 +60,7 @@ func (f *Fault) expireAt() (at int64) {
 }
 
 func (f *Fault) expire() {
-	if f.past {
+	if f.past || f.aside {
 		f.drop()
 		return
 	}
@@ -85,6 +88,10 @@ func (f *Fault) pastUntil() int64 {
 // giveWay makes room for another fault of the key, and keeps what may have effects that are told
 // later.
 func (f *Fault) giveWay() {
+	if f.mayReturn() {
+		f.stepAside()
+		return
+	}
 	if v := f.verdict; f.dead || v == nil || v.withdrawn || f.pastUntil() <= f.set.time.Now() {
 		f.drop()
 		return

@@ -26,6 +26,7 @@ type Fault struct {
 	verdict  *conclusion // nil while its evidence does not suffice
 
 	past    bool // it expired, and is kept for effects that show later
+	aside   bool // it gave way to another of its key, and is kept for its return
 	revised bool // a finding was replaced: all that rested on it is judged anew
 	dead    bool // it left the state
 
@@ -203,7 +204,7 @@ func (f *Fault) drop() {
 	if goesOn { // as far as is known: nothing more is told of it
 		f.verdict.ended = now
 	}
-	if v := f.verdict; v.revision > 0 && (v.nextQuiet != 0 || goesOn) {
+	if v := f.verdict; v.given() && (v.nextQuiet != 0 || goesOn) {
 		v.changed = true
 	}
 	f.set.emit(f)
@@ -238,6 +239,9 @@ func (f *Fault) outlast(now int64) {
 func (f *Fault) leave() {
 	if f.rule.faults[f.key] == f {
 		delete(f.rule.faults, f.key)
+	}
+	if f.rule.aside[f.key] == f {
+		delete(f.rule.aside, f.key)
 	}
 	f.set.joins.leave(f)
 }

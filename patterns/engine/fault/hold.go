@@ -8,7 +8,7 @@ import (
 // reports whether it waits.
 func (f *Fault) holdBack() bool {
 	v, until := f.verdict, int64(0)
-	if v.revision > 0 || v.resolved != 0 || f.dead {
+	if v.given() || v.resolved != 0 || f.dead {
 		return false
 	}
 	for i := range f.rule.HoldBack {

@@ -13,7 +13,7 @@ func (s *Set) Open() []verdict.Verdict {
 	var open []verdict.Verdict
 	for _, r := range s.rules {
 		for _, f := range r.faults {
-			if c := f.verdict; c != nil && c.revision > 0 && (c.resolved == 0 && !c.withdrawn || f.goesOn() != "") {
+			if c := f.verdict; c != nil && c.given() && (c.resolved == 0 && !c.withdrawn || f.goesOn() != "") {
 				v := report{f}.write()
 				v.Revision = c.revision
 				open = append(open, v)

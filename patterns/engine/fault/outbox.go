@@ -53,7 +53,7 @@ func (s *Set) emit(f *Fault) {
 	}
 	due, waiting := c.due, c.nextQuiet
 	c.changed, c.due, c.nextQuiet = false, false, 0
-	if f.untold() || f.holdBack() {
+	if f.untold() || f.holdBack() || f.holdEnd() {
 		return
 	}
 	v := report{f}.write()

@@ -24,9 +24,9 @@ func (f report) write() verdict.Verdict {
 	v := verdict.Verdict{
 		ID: c.id, IncidentID: identifier("incident", c.node.Root()), PatternID: r.ID, Pattern: r.Name,
 		Role: c.role(), Status: verdict.Open, Confidence: cmp.Or(c.best.confidence, verdict.Partial), Trust: c.best.trust,
-		Onset: moment(f.since(c.best.trust)), Updated: moment(max(f.touched, c.resolved)),
+		Onset: moment(f.firstBegan()), Updated: moment(max(f.touched, c.resolved)),
 		Culprit: map[string]string{}, Boot: f.boot(), BlastRadius: f.blast(), Drill: f.drill(), Stands: r.Stands,
-		Headline:    r.Headline.Expand(f.known()),
+		Headline:    f.headline(),
 		Remediation: r.Remedy.Expand(f.known()),
 		Steps:       r.Remedy.Steps(f.known()),
 		Severity:    f.severity(),
@@ -120,6 +120,15 @@ func (f report) observed(name string) bool {
 	return w != nil && f.saw(w) && f.ofLead(w) || name == rule.Full && f.verdict.best.confidence == verdict.Full
 }
 
+// headline says of a verdict that has returned that it does.
+func (f report) headline() string {
+	text := f.rule.Headline.Expand(f.known())
+	if f.verdict.returns.First != 0 {
+		text += "; this comes and goes"
+	}
+	return text
+}
+
 func (f report) severity() verdict.Severity {
 	s := verdict.Severity(f.rule.Severity.Expand(f.known()))
 	switch s {
@@ -155,7 +164,7 @@ func (f report) blast() []int {
 
 // evidence lists what was seen, in order of time.
 func (f report) evidence() []verdict.Evidence {
-	var list []verdict.Evidence
+	list := f.verdict.before()
 	for _, w := range f.rule.Watches {
 		if marks := f.told(w); len(marks) > 0 && f.shown(w) {
 			list = append(list, f.allEvidence(w, marks)...)

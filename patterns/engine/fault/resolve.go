@@ -36,7 +36,23 @@ func (f *Fault) settle() {
 	case cleared == nil:
 	case v.resolved == 0 && f.onset(v.best.trust) <= cleared.m.Time:
 		f.clearAt(*cleared)
+	case v.resolved != 0 && !v.withdrawn && v.closing == nil: // one that comes late may have ended it before
+		if cleared := f.clearedBefore(); cleared != nil {
+			f.clearAt(*cleared)
+		}
 	}
+}
+
+// clearedBefore returns the first mark that clears f before its end.
+func (f *Fault) clearedBefore() *sighting {
+	stands := f.verdict.best.stands
+	var first *sighting
+	for w, m := range f.resolving(stands) {
+		if m.Time >= f.onset(f.named()) && m.Time < f.verdict.resolved && (first == nil || m.Time < first.m.Time) && f.clearsAll(w, m, stands) {
+			first = &sighting{w, *m}
+		}
+	}
+	return first
 }
 
 // reopened lets all learn that f is open again.
@@ -129,7 +145,9 @@ func (f *Fault) bygone(marks []sighting, returned int64) {
 	if v := past.verdict; returned != 0 && !past.dead && v != nil && v.resolved == 0 {
 		past.resolve(returned, seenAgain(returned))
 	}
-	past.giveWay()
+	if !f.follows(past) {
+		past.giveWay()
+	}
 	if !f.dead {
 		f.rule.faults[f.key] = f
 	}

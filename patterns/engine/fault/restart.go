@@ -88,7 +88,7 @@ func (f *Fault) restarted(at int64) {
 		return
 	case v.resolved != 0 && (v.closing == nil || v.closing.Name != closedByRestart || v.resolved <= at):
 		return
-	case v.revision == 0: // nobody was told that it was open
+	case !v.given(): // nobody was told that it was open
 		f.set.emit(f)
 	}
 	f.resolve(at, closed(closedByRestart, at, "the job was started again"))

@@ -44,11 +44,12 @@ func (s *Set) restore(saved *Saved) *Fault {
 		return nil
 	}
 	past := saved.Past && saved.Verdict != nil
-	if r == nil || !past && r.faults[saved.Key] != nil {
+	aside := saved.Aside && saved.Verdict != nil
+	if r == nil || !past && !aside && r.faults[saved.Key] != nil || aside && r.aside[saved.Key] != nil {
 		return nil
 	}
 	f := s.newFault(r, saved.Key, saved.Seq, r.ownerOf(saved))
-	f.touched, f.overdue, f.after, f.past, f.real, f.others = saved.Touched, saved.Overdue, saved.After, past, saved.Real, saved.Others[:min(len(saved.Others), mostOthers)]
+	f.touched, f.overdue, f.after, f.past, f.aside, f.real, f.others = saved.Touched, saved.Overdue, saved.After, past, aside, saved.Real, saved.Others[:min(len(saved.Others), mostOthers)]
 	for name, marks := range saved.Marks {
 		w := r.watch(name)
 		if w == nil || slices.ContainsFunc(marks, func(m Mark) bool { return !m.fits(r) }) {
@@ -59,7 +60,10 @@ func (s *Set) restore(saved *Saved) *Fault {
 	}
 	f.relearn()
 	f.ranks = saved.Ranks // those of marks that left, too
-	if !past {
+	switch {
+	case aside:
+		r.aside[saved.Key] = f
+	case !past:
 		r.faults[saved.Key] = f
 	}
 	s.seq = max(s.seq, saved.Seq)
@@ -77,7 +81,7 @@ func (f *Fault) restoreVerdict(v *savedVerdict) {
 			end: v.End, confidence: v.Confidence, seen: f.rule.bits(v.Seen), trust: v.Trust, stands: v.Stands, short: f.rule.bits(v.Short), doubted: v.Doubted,
 		}, onset: v.Onset,
 		revision: v.Revision, emitted: v.Emitted, told: v.Told, due: v.Due, quietEvery: max(v.QuietEvery, firstQuiet), nextQuiet: v.NextQuiet,
-		resolved: v.Resolved, withdrawn: v.Withdrawn, ended: v.Ended, closing: v.Closing,
+		resolved: v.Resolved, withdrawn: v.Withdrawn, ended: v.Ended, closing: v.Closing, returns: v.Before,
 	}
 	c.since = f.since(c.best.trust)
 	f.verdict = c
@@ -123,7 +127,7 @@ func (s *Set) index() {
 			for j := range f.marks[i] {
 				switch {
 				case w.join >= 0:
-				case f.past:
+				case f.past, f.aside:
 					f.isOf(f.marks[i][j].Values)
 				default:
 					s.joins.enter(f, f.marks[i][j].Values)

@@ -36,6 +36,7 @@ type Rule struct {
 	effects  []explanation // what explains it
 
 	faults map[string]*Fault // by key; removed on expiry or eviction
+	aside  map[string]*Fault // by key, those that cleared and may return
 
 	answers answers
 }

@@ -97,7 +97,7 @@ func (s *Set) Reset() {
 		s.stats.FanOutLimited += s.graph.FanOutLimited
 	}
 	for _, r := range s.rules {
-		r.faults = map[string]*Fault{}
+		r.faults, r.aside = map[string]*Fault{}, map[string]*Fault{}
 	}
 	s.seq = 0
 	s.waiting, s.open = timeline.NewOrder[*Fault](), timeline.NewOrder[*Fault]()

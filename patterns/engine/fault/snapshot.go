@@ -21,6 +21,7 @@ type Saved struct {
 	Overdue int64              `json:"heard,omitempty"`
 	After   byTrust[int64]     `json:"over,omitzero"`
 	Past    bool               `json:"past,omitempty"`
+	Aside   bool               `json:"aside,omitempty"`
 	Real    bool               `json:"real,omitempty"`
 	Others  []string           `json:"others,omitempty"`
 	Verdict *savedVerdict      `json:"verdict,omitempty"`
@@ -47,6 +48,7 @@ type savedVerdict struct {
 	Withdrawn  bool               `json:"withdrawn,omitempty"`
 	Ended      int64              `json:"ended,omitempty"`
 	Closing    *verdict.Evidence  `json:"closing,omitempty"`
+	Before     returns            `json:"before,omitzero"`
 	Parent     string             `json:"parent,omitempty"` // verdict id
 	On         int                `json:"on,omitempty"`     // which explanation of the parent's rule
 	Root       string             `json:"root"`
@@ -88,7 +90,7 @@ func (f *Fault) save() Saved {
 	saved := Saved{
 		Rule: f.rule.Name, Fields: f.rule.Names, Key: f.key, Seq: f.seq, Owner: f.owner,
 		Marks: map[string][]Mark{}, Folded: map[string]float64{},
-		Touched: f.touched, Overdue: f.overdue, After: f.after, Past: f.past, Real: f.real, Others: slices.Clone(f.others),
+		Touched: f.touched, Overdue: f.overdue, After: f.after, Past: f.past, Aside: f.aside, Real: f.real, Others: slices.Clone(f.others),
 	}
 	for i, ranks := range f.ranks {
 		saved.Ranks[i] = slices.Clone(ranks)
@@ -112,7 +114,7 @@ func (f *Fault) saveVerdict() *savedVerdict {
 	v := &savedVerdict{
 		ID: c.id, End: c.best.end, Confidence: c.best.confidence, Trust: c.best.trust, Stands: c.best.stands, Doubted: c.best.doubted, Onset: c.onset,
 		Revision: c.revision, Emitted: c.emitted, Told: c.told, Due: c.due, Changed: c.changed, QuietEvery: c.quietEvery, NextQuiet: c.nextQuiet,
-		Resolved: c.resolved, Withdrawn: c.withdrawn, Ended: c.ended, Closing: c.closing, Root: c.node.Root(),
+		Resolved: c.resolved, Withdrawn: c.withdrawn, Ended: c.ended, Closing: c.closing, Before: c.returns, Root: c.node.Root(),
 	}
 	v.Seen, v.Short = f.rule.namesOf(c.best.seen), f.rule.namesOf(c.best.short)
 	if cause, via := c.node.Cause(); cause != nil {

@@ -238,7 +238,7 @@ func (f witness) CauseCleared(cause incident.Verdict) {
 	if f.verdict.resolved != 0 || f.rule.clears() || f.rule.Terminal || cause.Withdrawn() || cause.Trust() < f.verdict.best.stands {
 		return
 	}
-	if f.verdict.revision == 0 {
+	if !f.verdict.given() {
 		f.set.emit(f.Fault)
 	}
 	at := max(cause.Resolved(), f.verdict.onset)
