@@ -70,7 +70,7 @@ func (t *Tracker) remember(ranks *ebpf.Map) {
 	for _, f := range all {
 		parent := t.parent(f.parentPID, f.startNS, maxAncestors)
 		t.mu.Lock()
-		t.put(f, parent)
+		t.leads(t.put(f, parent), life{f.led.PID, wall(f.led.StartNS)})
 		t.mu.Unlock()
 	}
 }
@@ -112,6 +112,9 @@ type remembered struct {
 	Trace                             string `json:",omitempty"` // as a traceparent
 	Meet                              string `json:",omitempty"` // the job of a rank that is known by its calls
 	Launcher                          string `json:",omitempty"` // whose mark it has
+	Wrapper                           uint32 `json:",omitempty"` // its RankPID, where that is another process
+	WrapperNS                         uint64 `json:",omitempty"` // and its start
+	Script                            string `json:",omitempty"` // as in record
 }
 
 func newMemory(most int) (*memory, error) {
@@ -189,7 +192,7 @@ func (m *memory) prune(t *table) {
 
 var errTooLong = errors.New("too long to be remembered")
 
-// remembered leaves out the path of the cgroup where there is no room for it.
+// remembered leaves out the path of the cgroup, and the script, where there is no room for them.
 func (r *record) remembered() ([]byte, error) {
 	what := remembered{
 		PID: r.PID, ParentPID: r.ParentPID, StartNS: r.startNS, Comm: r.Comm,
@@ -200,9 +203,13 @@ func (r *record) remembered() ([]byte, error) {
 	if r.byCalls {
 		what.Meet = r.Rendezvous
 	}
+	if r.Wrapped {
+		what.Wrapper, what.WrapperNS = r.RankPID, bootOf(r.RankStart)
+	}
+	what.Script = r.script
 	text, err := json.Marshal(what)
 	if err == nil && len(text) > rememberedBytes {
-		what.Dir = ""
+		what.Dir, what.Script = "", ""
 		text, err = json.Marshal(what)
 	}
 	if err != nil || len(text) > rememberedBytes {
@@ -218,8 +225,12 @@ func parseRemembered(value []byte) (facts, error) {
 		return facts{}, fmt.Errorf("read which ranks lived: %w", err)
 	}
 	trace, _ := parseTraceparent([]byte(what.Trace)) // of a rank that has none, ""
+	led := &Born{what.PID, what.StartNS}
+	if what.Wrapper != 0 {
+		led = &Born{what.Wrapper, what.WrapperNS}
+	}
 	return facts{
-		pid: what.PID, parentPID: what.ParentPID, startNS: what.StartNS, comm: what.Comm, drill: what.Drill,
+		led: led, script: what.Script, pid: what.PID, parentPID: what.ParentPID, startNS: what.StartNS, comm: what.Comm, drill: what.Drill,
 		launch: launch{
 			rank: what.Rank, localRank: what.LocalRank, worldSize: what.WorldSize, jobID: what.Job,
 			masterAddr: what.Addr, masterPort: what.Port, attempt: what.Attempt, trace: trace,

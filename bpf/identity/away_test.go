@@ -207,6 +207,7 @@ func TestRememberedRanksAreWhatTheyWere(t *testing.T) {
 	require.Len(t, value, rememberedBytes)
 	got, err := parseRemembered(value)
 	require.NoError(t, err)
+	f.led = &Born{f.pid, f.startNS}
 	require.Equal(t, f, got)
 
 	r.CgroupPath = strings.Repeat("d", rememberedBytes)
@@ -234,6 +235,7 @@ func TestARankThatIsKnownByItsCallsIsRemembered(t *testing.T) {
 	require.NoError(t, err)
 	got, err := parseRemembered(value)
 	require.NoError(t, err)
+	f.led = &Born{f.pid, f.startNS}
 	require.Equal(t, f, got)
 	again, _ := derive(got, nil)
 	require.Equal(t, r.Process, again.Process)

@@ -19,7 +19,10 @@ type facts struct {
 	drill          bool
 	host           string // what this machine is called
 	home
-	unread bool // some of it could not be read, for now
+	unread    bool     // some of it could not be read, for now
+	arguments []string // with which it was executed, where a wrapper has started it
+	led       *Born    // the outermost process of its rank, as the agent before this one knew
+	script    string   // as in record
 }
 
 // derive makes the record of a process from what was read of it and from its
@@ -33,7 +36,7 @@ type facts struct {
 //     It carries the rank's identity with Inherited set;
 //   - the parent too has a rank, but has started this one: it is a launcher. It is told so.
 func derive(f facts, parent *record) (r *record, parentIsLauncher bool) {
-	r = &record{startNS: f.startNS, program: cmp.Or(f.program, f.comm), byCalls: f.launch.byCalls, launcher: f.launch.launcher, podName: f.podName, Process: Process{
+	r = &record{startNS: f.startNS, program: cmp.Or(f.program, f.comm), byCalls: f.launch.byCalls, script: f.script, launcher: f.launch.launcher, podName: f.podName, Process: Process{
 		PID: f.pid, ParentPID: f.parentPID, Comm: f.comm,
 		Rank: f.launch.rank, LocalRank: f.launch.localRank, WorldSize: f.launch.worldSize,
 		JobID: f.launch.jobID, MasterAddr: f.launch.masterAddr, MasterPort: f.launch.masterPort,
@@ -162,7 +165,7 @@ func (p *Process) share(parent *Process) {
 // demote takes the rank from a launcher.
 func (p *Process) demote() {
 	p.Rank, p.LocalRank, p.WorldSize, p.Inherited = Unknown, Unknown, Unknown, false
-	p.RankPID, p.RankStart, p.Rendezvous, p.Attempt = 0, time.Time{}, "", 0
+	p.RankPID, p.RankStart, p.Wrapped, p.Rendezvous, p.Attempt = 0, time.Time{}, false, "", 0
 	p.Trace = Trace{}
 }
 

@@ -41,6 +41,9 @@ type Process struct {
 	RankPID   uint32
 	RankStart time.Time
 
+	// Wrapped is true for the process whose end is its rank's, where RankPID is a wrapper that has started it.
+	Wrapped bool
+
 	// Domain is whose job it is, as the kernel tells it and no environment can: "" when
 	// not known. A job is its id inside its domain.
 	Domain string
@@ -50,7 +53,7 @@ type Process struct {
 	// Inherited is true for a process that carries the identity of its nearest
 	// known ancestor: a worker forked without exec (DataLoader), or a program that
 	// the rank started and that has its environment (a compiler, a shell's child).
-	// It is false for the outermost process of a rank.
+	// It is false for the outermost process of a rank, or for the one that it wraps, once that is known.
 	Inherited bool
 	// Ended is true where the process had ended by the time that Lookup was asked for: its number
 	// may be another's by now.
@@ -68,6 +71,11 @@ func (p *Process) Born() Born { return Born{p.PID, p.StartNS} }
 
 // IsRank reports whether the process is a rank or a descendant of one.
 func (p Process) IsRank() bool { return p.Rank != Unknown }
+
+// Leads reports whether its end is the rank's, and it is none that runs beside the rank.
+func (p Process) Leads() bool {
+	return p.IsRank() && !p.Inherited && (p.RankPID == p.PID || p.Wrapped)
+}
 
 // Exit is the end of a process that was known.
 type Exit struct {
@@ -143,6 +151,8 @@ type Place struct {
 type Members interface {
 	// Joined says that a process of a rank has connections of collectives.
 	Joined(p Process)
+	// Led says that the end of a process is its rank's, as the agent before this one knew.
+	Led(p Process)
 }
 
 // Endings is a Resolver that can also say of a process that nobody watched whether it is there.

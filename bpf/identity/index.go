@@ -36,6 +36,8 @@ type record struct {
 	launched *siblings // with whom it was started for its rank, nil for none
 	children *children // of a rank's process: how those ended that it had started, nil for none
 	outlived *Wrapper  // the outermost process of its rank, which it has outlived, nil for none
+	wraps    *wraps    // what it runs for its rank, nil for what is not known as a wrapper
+	script   string    // its first argument that is no option, where that was asked
 
 	older   *record // the process that had this pid before
 	element *fairlru.Element[*record]
@@ -127,7 +129,7 @@ func (t *table) put(r *record, now uint64) {
 	if old := t.exact(r.PID, r.startNS); old != nil {
 		r.endNS, r.told, r.launched, r.outlived = old.endNS, old.told, old.launched, old.outlived
 		if r.program == old.program {
-			r.children, r.work, r.starts = old.children, old.work, old.starts
+			r.children, r.work, r.starts, r.wraps, r.script = old.children, old.work, old.starts, old.wraps, old.script
 		}
 		if old.startNS > r.startNS { // not cut to a tick
 			r.startNS, r.StartTime = old.startNS, old.StartTime
@@ -230,10 +232,14 @@ func (t *table) living(fn func(*record)) {
 	}
 }
 
-// livingRanks returns the rank processes that have not ended.
+// livingRanks returns the rank processes that have not ended, without those that only wrap one.
 func (t *table) livingRanks() []Process {
 	queue := &t.queues[livingRank]
 	ranks := make([]Process, 0, queue.Len())
-	queue.Each(func(r *record) { ranks = append(ranks, r.Process) })
+	queue.Each(func(r *record) {
+		if r.wraps == nil {
+			ranks = append(ranks, r.Process)
+		}
+	})
 	return ranks
 }

@@ -56,10 +56,11 @@ func play(t *testing.T, lines []line, until float64) map[uint32]string {
 	return out
 }
 
-// signalledLine is the exit of a process that was sent signals.
+// signalledLine is the exit of a process that was sent signals, or its start with arguments.
 type signalledLine struct {
 	line
-	signals *signals
+	signals   *signals
+	arguments []string
 }
 
 // scriptNS is the boot clock at a line.
@@ -76,7 +77,7 @@ func playInto(tracker *Tracker, lines []signalledLine) {
 		if l.does == "joins" {
 			tracker.Joined(Process{PID: l.pid, StartNS: e.startNS})
 		} else if l.does == "exec" {
-			f := facts{pid: e.pid, parentPID: e.parentPID, startNS: e.startNS, comm: e.comm, launch: parseEnviron(e.environ)}
+			f := facts{pid: e.pid, parentPID: e.parentPID, startNS: e.startNS, comm: e.comm, launch: parseEnviron(e.environ), arguments: l.arguments}
 			r := tracker.put(f, tracker.parent(e.parentPID, e.timeNS, maxAncestors))
 			r.work = map[string]work{"python": training, "wait": otherWork, "stage": otherWork, "rsync": otherWork}[l.comm]
 		} else {

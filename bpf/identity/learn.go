@@ -38,6 +38,7 @@ func (t *Tracker) onExec(e *event) {
 	f.launch = parseEnviron(environ).in(f.membership.Path)
 	f.drill = t.drills(f)
 	parent := t.parent(e.parentPID, e.timeNS, maxAncestors)
+	f.arguments = t.argumentsUnder(parent, e.pid)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.put(f, parent)
@@ -71,6 +72,7 @@ func (t *Tracker) onExit(e *event) {
 	}
 	r.told = true
 	t.table.end(r, e.timeNS)
+	t.wrapperEnded(r, e)
 	exit := Exit{
 		Process: r.Process, Time: wall(e.timeNS),
 		Code: e.code(), Signal: e.signal(), CoreDump: e.coreDump(), OOMVictim: e.oomVictim,
@@ -82,6 +84,7 @@ func (t *Tracker) onExit(e *event) {
 		r.asked = &asked
 	}
 	before := t.table.at(e.parentPID, e.timeNS)
+	t.endedUnder(before, r, &exit)
 	if to := t.outlives(r, before); to != nil {
 		t.handOn(r, to, &exit)
 		if !exit.Inherited {
@@ -132,6 +135,7 @@ func (t *Tracker) put(f facts, parent *record) *record {
 	t.adopt(r)
 	t.disown(r, parent)
 	r.StartTime = wall(r.startNS)
+	t.runUnder(parent, r, f.arguments)
 	if r.RankPID == r.PID {
 		r.RankStart = r.StartTime
 	}
@@ -156,7 +160,7 @@ func (t *Tracker) adopt(r *record) {
 	}
 	if before := t.table.exact(r.PID, r.startNS); before != nil && (before.Inherited || before.RankPID != r.PID) && before.Rank == r.Rank && before.WorldSize == r.WorldSize && !r.startedBy(before) {
 		r.complete(&before.Process)
-		r.Inherited = before.Inherited // not of one that has outlived its wrapper
+		r.Inherited, r.Wrapped = before.Inherited, before.Wrapped // not of one that has outlived its wrapper
 		return
 	}
 	if r.ParentPID > 1 {
@@ -164,7 +168,7 @@ func (t *Tracker) adopt(r *record) {
 	}
 	var rank *record
 	t.table.queues[livingRank].Each(func(o *record) {
-		if o.startNS < r.startNS && !o.Inherited && !o.byCalls && keyOfRank(o) == keyOfRank(r) && o.Domain == r.Domain && (rank == nil || o.startNS < rank.startNS) {
+		if o.startNS < r.startNS && (!o.Inherited || o.wraps != nil) && !o.byCalls && keyOfRank(o) == keyOfRank(r) && o.Domain == r.Domain && (rank == nil || o.startNS < rank.startNS) {
 			rank = o
 		}
 	})
@@ -181,7 +185,7 @@ func (t *Tracker) disown(r, parent *record) {
 		return
 	}
 	t.table.queues[livingRank].Each(func(o *record) {
-		if o.startNS >= r.startNS || o.Inherited || o.byCalls || o.Domain != r.Domain || o.ContainerID != r.ContainerID {
+		if o.startNS >= r.startNS || o.Inherited && o.wraps == nil || o.byCalls || o.Domain != r.Domain || o.ContainerID != r.ContainerID {
 			return
 		}
 		r.outside = r.outside || keyOfRank(o) == keyOfRank(r) || r.launcher == "" && o.launcher != "" && o.WorldSize == r.WorldSize

@@ -2,20 +2,18 @@
 
 package identity
 
+import "github.com/tracecoreai/tracecore/internal/procfs"
+
 // A wrapper that ends first, killed or by itself, ends no rank: the process that takes part in the
 // collectives of the job lives on, and is the rank.
 
-// Joined implements Members. Where the outermost process of its rank has ended before, and that was told
+// Joined implements Members. Where only wrappers are above it, its end is the rank's from now on. Where the
+// outermost process of its rank has ended before, and that was told
 // as the end of the rank, the process is the rank, started again as far as anybody can tell.
 func (t *Tracker) Joined(p Process) {
+	t.askRunning(p.Born(), false)
 	for _, above := range t.wrappersOf(p) {
-		if found, err := t.proc.Libraries(above.PID, trains...); err == nil && len(found) > 0 {
-			t.mu.Lock()
-			if r := t.table.exact(above.PID, above.StartNS); r != nil {
-				r.work = max(r.work, training)
-			}
-			t.mu.Unlock()
-		}
+		t.askRunning(above, true)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -27,7 +25,8 @@ func (t *Tracker) Joined(p Process) {
 	if !r.Inherited || r.byCalls {
 		return
 	}
-	if outermost := t.table.at(r.RankPID, r.startNS); outermost == nil || outermost.alive() || outermost.work >= training || t.hasProcess(r) {
+	t.unwrap(r, nil)
+	if outermost := t.table.at(r.RankPID, r.startNS); !r.Inherited || outermost == nil || outermost.alive() || outermost.work >= training || t.hasProcess(r) {
 		return
 	}
 	r.Inherited, r.RankPID, r.RankStart = false, r.PID, r.StartTime
@@ -36,6 +35,25 @@ func (t *Tracker) Joined(p Process) {
 		if below.Inherited && below.Rank == r.Rank {
 			below.RankPID, below.RankStart = r.RankPID, r.RankStart
 		}
+	}
+}
+
+// askRunning asks what a process runs, and whether it may be a training, where that is not known.
+func (t *Tracker) askRunning(p Born, mayTrain bool) {
+	var found []procfs.Mapping
+	if mayTrain {
+		found, _ = t.proc.Libraries(p.PID, trains...) // what cannot be read shows none
+	}
+	arguments, _ := t.proc.Arguments(p.PID)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.table.exact(p.PID, p.StartNS)
+	if r == nil {
+		return
+	}
+	r.script = scriptOf(arguments)
+	if len(found) > 0 {
+		r.work = max(r.work, training)
 	}
 }
 
@@ -72,7 +90,7 @@ func (t *Tracker) outlives(r, parent *record) *record {
 		return nil
 	}
 	for _, below := range t.below(r) {
-		if below.work == member && below.Inherited && below.RankPID == r.RankPID {
+		if below.work == member && below.Inherited == (r.wraps == nil) && below.RankPID == r.RankPID {
 			return below
 		}
 	}
@@ -83,10 +101,10 @@ func (t *Tracker) outlives(r, parent *record) *record {
 // rank, the one whose end is the rank's. It is the same start of the rank.
 func (t *Tracker) handOn(r, to *record, e *Exit) {
 	to.ParentPID = r.ParentPID
-	if r.Inherited {
+	if r.Inherited && r.wraps == nil {
 		return
 	}
-	to.Inherited = false
+	to.Inherited, to.Wrapped = false, to.PID != to.RankPID
 	if to.outlived = r.outlived; to.outlived == nil {
 		to.outlived = &Wrapper{PID: r.PID, Comm: r.Comm, Code: e.Code, Signal: e.Signal, Outlived: true}
 	}

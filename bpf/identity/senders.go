@@ -27,7 +27,26 @@ func (t *Tracker) ended(r *record, e *event) Signal {
 	if which == nil {
 		return Signal{}
 	}
-	return t.signalTo(r, which, itself)
+	by, of := t.first(r, which)
+	signal := t.signalTo(by, of, itself)
+	signal.Number, signal.Code = int(which.signal), int(which.code)
+	return signal
+}
+
+// first is to whom a signal was sent first, and which one that was: a wrapper passes on what it was sent.
+func (t *Tracker) first(r *record, s *sent) (*record, *sent) {
+	for range maxAncestors {
+		w := t.table.exact(s.pid, s.startNS)
+		if w == nil || w == r || w.wraps == nil || w.RankPID != r.RankPID {
+			break
+		}
+		asked := t.asksToEnd(w, s.timeNS)
+		if asked == nil || asked.signal == 0 || asked.timeNS > s.timeNS {
+			break
+		}
+		r, s = w, &asked.sent
+	}
+	return r, s
 }
 
 // Stopped returns the signal that stopped a process, unless it was continued since.
@@ -107,10 +126,16 @@ func (e *Exit) failedByItself() bool {
 }
 
 // startedBy is how many generations the sender is above the outermost process of r's rank: 1 for what started
-// it, 0 where it is no ancestor.
+// it, or only wraps it, 0 where it is no ancestor.
 func (t *Tracker) startedBy(r *record, s *sent) int {
-	if outermost := t.table.at(r.RankPID, r.startNS); r.RankPID != 0 && outermost != nil {
+	if outermost := t.table.at(r.RankPID, r.startNS); r.RankPID != 0 && outermost != nil && !r.Wrapped {
 		r = outermost
+	}
+	for w := range t.wrappersOver(t.table.at(r.ParentPID, r.startNS)) {
+		if w.PID == s.pid && w.startNS == s.startNS {
+			return 1
+		}
+		r = w
 	}
 	return t.above(r, s.pid, s.startNS)
 }

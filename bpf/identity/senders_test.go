@@ -363,7 +363,7 @@ func TestWhatStartedARankIsToldFromItsOtherAncestors(t *testing.T) {
 			by := &signals{asked: asked{sent: sent{signal: 9, pid: sender, startNS: scriptNS(0), userID: 1000, timeNS: scriptNS(20)}}}
 			playInto(tracker, []signalledLine{
 				begin(5, 1, "sshd"), begin(6, 5, "bash"), begin(7, 6, "torchrun"), begin(9, 5, "bash"), begin(8, 7, "sh", rank3()...), begin(20, 8, "python", rank3()...),
-				begin(21, 20, "worker", rank3()...), {line{20, "exit", pid, parent, 9, "x", nil}, by},
+				begin(21, 20, "worker", rank3()...), {line: line{20, "exit", pid, parent, 9, "x", nil}, signals: by},
 			})
 			require.Equal(t, []any{want, sender}, []any{got.Relation, got.PID}, "of process %d to %d", sender, pid)
 		}

@@ -184,8 +184,12 @@ func (t *Tracker) isAsked(r *record, at uint64) bool {
 }
 
 // reacts reports whether what started a rank asks it to end because another, e, has ended, which
-// somebody else had asked: mpirun and torchrun end all ranks when one fails.
+// somebody else had asked: mpirun and torchrun end all ranks when one fails. A wrapper has that rank alone.
 func (t *Tracker) reacts(r *record, by *sent, e *Exit) bool {
+	r, by = t.first(r, by)
+	if w := t.table.exact(by.pid, by.startNS); w != nil && w.wraps != nil && w.Rank == r.Rank {
+		return false
+	}
 	return by.timeNS > bootOf(e.Time) && by.pid != e.Signalled.Sender.PID && t.startedBy(r, by) > 0
 }
 

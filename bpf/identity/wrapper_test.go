@@ -164,7 +164,7 @@ func TestARankThatEndsAfterAChildCrashedNamesIt(t *testing.T) {
 		return []signalledLine{{line: line{at: 0, does: "exec", pid: 10, parent: 1, comm: "python3", environ: rank3()}}, {line: line{at: at, does: "exit", pid: 10, parent: 1, status: status, comm: "python3"}}}
 	}
 	worker := func(at float64, status uint32, by *signals) signalledLine {
-		return signalledLine{line{at: at, does: "exit", pid: 20, parent: 10, status: status, comm: "pt_data_worker"}, by}
+		return signalledLine{line: line{at: at, does: "exit", pid: 20, parent: 10, status: status, comm: "pt_data_worker"}, signals: by}
 	}
 	by := func(at float64, pid uint32) *signals {
 		return &signals{asked: asked{sent: sent{signal: 9, pid: pid, startNS: scriptNS(0), timeNS: scriptNS(at)}}}
@@ -221,7 +221,7 @@ func TestAChildThatItsRanksWrapperKilledIsNamed(t *testing.T) {
 		by := &signals{asked: asked{sent: sent{signal: 9, pid: sender, startNS: scriptNS(0), timeNS: scriptNS(20)}}}
 		playInto(tracker, []signalledLine{
 			{line: line{0, "exec", 10, 1, 0, "bash", rank3()}}, {line: line{0, "exec", 30, 1, 0, "python3", []string{"RANK=4", "WORLD_SIZE=8", "JOB_ID=job"}}},
-			{line: line{1, "exec", 11, 10, 0, "python3", rank3()}}, {line{20, "exit", 12, 11, 9, "pt_data_worker", nil}, by}, {line: line{25, "exit", 11, 10, 1 << 8, "python3", nil}},
+			{line: line{1, "exec", 11, 10, 0, "python3", rank3()}}, {line: line{20, "exit", 12, 11, 9, "pt_data_worker", nil}, signals: by}, {line: line{25, "exit", 11, 10, 1 << 8, "python3", nil}},
 		})
 		require.Equal(t, want, got != nil, "process %d", sender)
 		if want {

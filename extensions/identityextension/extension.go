@@ -207,6 +207,13 @@ func (x *identityExtension) Joined(p identity.Process) {
 	}
 }
 
+// Led implements identity.Members.
+func (x *identityExtension) Led(p identity.Process) {
+	if t, ok := x.current().(identity.Members); ok {
+		t.Led(p)
+	}
+}
+
 // DomainOf implements peer.Domains.
 func (x *identityExtension) DomainOf(user uint32, cgroup, job string) string {
 	if t, ok := x.current().(peer.Domains); ok {

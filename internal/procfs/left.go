@@ -56,7 +56,7 @@ func (f *FS) subjectOf(file string) subject {
 		return subject{file: file}
 	}
 	switch name, _, _ = strings.Cut(name, "/"); name {
-	case "environ", "maps", "pagemap":
+	case "environ", "cmdline", "maps", "pagemap":
 		return subject{pid: uint32(pid)}
 	case "map_files", "root", "cwd":
 		return subject{uint32(pid), mapped}

@@ -16,6 +16,7 @@ const (
 	maxStat    = 4 << 10
 	maxCgroup  = 16 << 10
 	maxEnviron = 256 << 10
+	maxCmdline = 4 << 10
 )
 
 // Tick is the unit of times in /proc: 1/USER_HZ seconds, and USER_HZ is 100 on every
@@ -187,6 +188,15 @@ func userIn(status []byte) (uint32, error) {
 
 // Environ reads the environment that a process began with, 256 KiB of it at most.
 func (f *FS) Environ(pid uint32) (File, error) { return f.of(pid, maxEnviron, "environ") }
+
+// Arguments reads those that a process was executed with, its name first. It may have written over them.
+func (f *FS) Arguments(pid uint32) ([]string, error) {
+	file, err := f.of(pid, maxCmdline, "cmdline")
+	if err != nil || len(file.Content) == 0 {
+		return nil, err
+	}
+	return strings.Split(strings.TrimSuffix(string(file.Content), "\x00"), "\x00"), nil
+}
 
 // Turns are for how long a thread has run, and has waited for a CPU. The kernel adds a wait when it is
 // over (sched_info_arrive, kernel/sched/stats.h): of a thread that waits on nothing shows.

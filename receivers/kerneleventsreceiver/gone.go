@@ -103,7 +103,7 @@ func (r *roll) absent(living []identity.Process, unseen func(identity.Born) bool
 			if o := &living[j]; sameRank(o, &p.Process) {
 				if before := kmsg.Moment(o.StartNS) < r.seen; !before {
 					one.again = true
-				} else if !identity.Interpreter(p.Comm) {
+				} else if o.StartNS >= p.StartNS && !identity.Interpreter(p.Comm) {
 					outlived = true
 				}
 			}
@@ -184,7 +184,7 @@ func (r *roll) whole() {
 
 // watchedFor is how long the job of the rank that ended had been watched, 0 where it was from its start.
 func (r *roll) watchedFor(e *identity.Exit) time.Duration {
-	p := r.living[e.RankPID]
+	p := cmp.Or(r.living[e.PID], r.living[e.RankPID])
 	if p == nil || p.Since == 0 || e.Late {
 		return 0
 	}
@@ -193,14 +193,16 @@ func (r *roll) watchedFor(e *identity.Exit) time.Duration {
 
 // ended forgets a rank whose end was told, at once where not too many end together.
 func (r *roll) ended(e *identity.Exit, now time.Time) {
-	pid := e.PID
-	if e.Wrapper != nil {
-		pid = e.Wrapper.PID
+	before := len(r.living)
+	if p := r.living[e.PID]; p != nil && p.Born() == e.Born() {
+		delete(r.living, e.PID)
 	}
-	if p := r.living[pid]; p == nil || e.Wrapper == nil && p.Born() != e.Born() {
+	if e.Wrapper != nil {
+		delete(r.living, e.Wrapper.PID)
+	}
+	if len(r.living) == before {
 		return
 	}
-	delete(r.living, pid)
 	if r.ends++; r.ends <= mostEndsNoted {
 		r.write(now)
 	}
@@ -267,6 +269,11 @@ func (w *worker) tellGone(now time.Time) {
 		exit := <-w.exits
 		w.roll.before = slices.DeleteFunc(w.roll.before, func(p onRoll) bool { return p.Born() == exit.Born() })
 		w.exit(exit, now)
+	}
+	if members, ok := w.resolver.(identity.Members); ok {
+		for i := range w.roll.before {
+			members.Led(w.roll.before[i].Process)
+		}
 	}
 	if endings, ok := w.resolver.(identity.Endings); ok && w.config.Events.ProcessGone.Enabled {
 		if gone := w.roll.absent(w.resolver.Ranks(), endings.EndedUnseen); len(gone) > 0 {

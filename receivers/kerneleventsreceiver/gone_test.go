@@ -187,6 +187,8 @@ func TestWhoIsGone(t *testing.T) {
 	elsewhere.Domain = "user 1001"
 	shell := worker4(2)
 	shell.Comm = "bash"
+	wrapped, wrapper := worker4(2), shell
+	wrapped.Comm, wrapped.PID, wrapped.StartNS, wrapped.Wrapped = "trainer", wrapped.PID+50, wrapped.StartNS+1, true
 	young := worker4(3)
 	young.StartNS = uint64(minute) + 5
 	for name, tc := range map[string]struct{ before, living, want any }{
@@ -196,6 +198,8 @@ func TestWhoIsGone(t *testing.T) {
 		"its pid is another process's":       {workers4(2), []identity.Process{other}, []string{"2 2m0s again"}},
 		"it was started again":               {workers4(2), []identity.Process{after(2, 2*minute)}, []string{"2 2m0s again"}},
 		"a shell's child of before goes on":  {[]identity.Process{shell}, []identity.Process{after(2, minute-1)}, nil},
+		"its wrapper goes on":                {[]identity.Process{wrapped}, []identity.Process{wrapper}, []string{"2 2m0s"}},
+		"its wrapper starts it again":        {[]identity.Process{wrapped}, []identity.Process{wrapper, after(2, 2*minute)}, []string{"2 2m0s again"}},
 		"a worker of before looks for it":    {workers4(2), []identity.Process{after(2, minute-1)}, []string{"2 2m0s"}},
 		"another user's rank of that number": {workers4(2), []identity.Process{elsewhere}, []string{"2 2m0s"}},
 		"it had begun as that was noted":     {[]identity.Process{young}, workers4(), []string{"3 1m59.999999995s"}},
@@ -209,6 +213,39 @@ func TestWhoIsGone(t *testing.T) {
 			require.Equal(t, want, l.gone(living...))
 		})
 	}
+}
+
+// The end of what a wrapper wraps is the rank's, also where the wrapper has ended before.
+func TestTheEndOfAWrappedRankIsNoted(t *testing.T) {
+	wrapped := worker4(2)
+	wrapped.PID, wrapped.StartNS, wrapped.Wrapped = wrapped.PID+50, wrapped.StartNS+1, true
+	for name, by := range map[string]*identity.Wrapper{"its wrapper lives": nil, "its wrapper has ended": {PID: wrapped.RankPID, Outlived: true}} {
+		l := newLedger(t)
+		l.look([]identity.Process{wrapped, worker4(3)})
+		l.living[wrapped.PID].Since = 2 * minute
+		e := identity.Exit{Process: wrapped, Code: 1, Wrapper: by}
+		require.Equal(t, time.Minute, l.watchedFor(&e), name)
+		l.ended(&e, start)
+		require.Len(t, l.living, 1, name)
+	}
+}
+
+// wrappers is a resolver that is told who was the rank.
+type wrappers struct {
+	probereceivertest.Resolver
+	led []uint32
+}
+
+func (w *wrappers) Joined(identity.Process) {}
+func (w *wrappers) Led(p identity.Process)  { w.led = append(w.led, p.PID) }
+
+// The identity probe of the next agent is told which processes were the ranks.
+func TestTheNextAgentIsToldWhoWasTheRank(t *testing.T) {
+	w := &wrappers{}
+	l := newLedger(t, workers4(1, 2)...)
+	one := &worker{resolver: w, roll: l.roll, config: &Config{ProcessExits: true}}
+	one.tellGone(start)
+	require.ElementsMatch(t, []uint32{101, 102}, w.led)
 }
 
 // What is not there is not gone where nothing shows it: a container that does not see the host's processes.

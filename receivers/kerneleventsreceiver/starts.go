@@ -26,8 +26,8 @@ type starts struct {
 }
 
 type rankStart struct {
-	pid     uint32
-	startNS uint64
+	pid   uint32 // of its outermost process
+	start int64  // and when that was started, in unix nanoseconds
 }
 
 // news returns the ranks that were not told of yet, the oldest first. Those that are gone
@@ -38,9 +38,9 @@ func (s *starts) news(living []identity.Process, now time.Time) []identity.Proce
 	s.ranks = nil
 	for i := range living {
 		p := &living[i]
-		key := rankStart{p.PID, p.StartNS}
+		key := rankStart{p.RankPID, p.RankStart.UnixNano()}
 		switch {
-		case !p.IsRank() || p.Inherited || p.RankPID != p.PID || now.Sub(p.StartTime) < settled:
+		case !p.Leads() || now.Sub(p.StartTime) < settled:
 			continue
 		case !s.told[key] && !told[key]:
 			fresh = append(fresh, *p)

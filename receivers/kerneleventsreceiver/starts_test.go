@@ -35,8 +35,17 @@ func TestARankIsToldOfOnceItRuns(t *testing.T) {
 	require.Equal(t, []uint32{2, 3}, pids(at, living...))
 	require.Equal(t, []uint32{4}, pids(at.Add(1), living...))
 	require.Empty(t, pids(at.Add(2), living...))
+	wrapped := rank(2, time.Minute, func(p *identity.Process) { p.PID, p.StartNS, p.Wrapped = 9, 9, true })
+	require.Empty(t, pids(at.Add(3), wrapped), "its wrapper was told of as the rank")
+	require.Equal(t, []identity.Process{wrapped}, s.ranks)
+	require.Equal(t, []uint32{9}, func() (pids []uint32) {
+		for _, p := range (&starts{}).news([]identity.Process{wrapped}, at) {
+			pids = append(pids, p.PID)
+		}
+		return pids
+	}(), "nothing was told of yet")
 	again := rank(2, 0, nil)
-	again.StartNS++
+	again.RankStart = again.RankStart.Add(time.Minute)
 	require.Equal(t, []uint32{2}, pids(at.Add(time.Minute), again), "the pid is another process's now")
 	require.Len(t, s.told, 1, "who is gone is forgotten")
 }
