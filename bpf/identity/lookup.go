@@ -40,7 +40,7 @@ func (t *Tracker) EndedUnseen(p Born) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	r := t.table.exact(p.PID, p.StartNS)
-	return r == nil || !r.told
+	return r == nil || !r.told || r.Inherited // its wrapper was not known as one by then
 }
 
 // known finds the process itself. One that had ended by then is still meant (its

@@ -165,7 +165,7 @@ func (t *Tracker) endedUnder(parent, r *record, e *Exit) {
 
 // wrapperEnded makes the end of a wrapper that of its rank, where it fails after that has ended well.
 func (t *Tracker) wrapperEnded(r *record, e *event) {
-	if r.wraps != nil && !r.wraps.failed && (e.code() != 0 || e.signal() != 0) && !t.led(r, e.timeNS) {
+	if r.wraps != nil && !r.wraps.failed && (e.code() != 0 || e.signal() != 0) && !t.hasProcess(r) {
 		r.Inherited, r.Wrapped = false, true
 	}
 }
@@ -175,8 +175,28 @@ func (t *Tracker) Led(p Process) {
 	t.askRunning(p.Born(), false)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if r := t.table.exact(p.PID, p.StartNS); r != nil && r.alive() && r.Rank == p.Rank && r.WorldSize == p.WorldSize && p.Leads() {
-		t.leads(r, life{p.RankPID, p.RankStart})
+	if !p.Leads() {
+		return
+	}
+	in := life{p.RankPID, p.RankStart}
+	if r := t.table.exact(p.PID, p.StartNS); r == nil || !r.alive() {
+		t.wrapped(&p, in)
+	} else if r.Rank == p.Rank && r.WorldSize == p.WorldSize {
+		t.leads(r, in)
+	}
+}
+
+// wrapped finds the wrapper of a process that has ended since: what it starts next is the rank.
+func (t *Tracker) wrapped(p *Process, in life) {
+	above := t.table.at(p.ParentPID, p.StartNS)
+	if above == nil {
+		return
+	}
+	r := &record{Process: *p, startNS: p.StartNS, endNS: p.StartNS, program: p.Comm}
+	r.Inherited, r.RankPID = true, above.RankPID
+	t.unwrap(r, &in)
+	for w := range t.wrappersOver(above) {
+		w.wraps.failed = true
 	}
 }
 

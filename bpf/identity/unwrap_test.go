@@ -214,6 +214,26 @@ func TestTheNextAgentKnowsWhatAWrapperWraps(t *testing.T) {
 	}
 }
 
+// The rank of a wrapper has ended while no agent ran: it is gone, what lives is its wrapper, and what that starts is the rank.
+func TestTheNextAgentKnowsTheWrapperOfWhatHasEnded(t *testing.T) {
+	for name, seen := range map[string]bool{"before it began": false, "as it began": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWrapperTest(t)
+			playInto(w.Tracker, []signalledLine{{line: line{0, "exec", 10, 1, 0, "bash", rank3()}}})
+			if seen {
+				playInto(w.Tracker, []signalledLine{{line: line{1, "exec", 20, 10, 0, "torch", rank3()}}, {line: line{60, "exit", 20, 10, 3 << 8, "x", nil}}})
+				w.ends = nil
+			}
+			p := Process{PID: 20, ParentPID: 10, StartNS: scriptNS(1), Comm: "torch", Rank: 3, WorldSize: 8, JobID: "job", RankPID: 10, Wrapped: true}
+			w.Led(p)
+			require.Empty(t, w.Ranks())
+			require.True(t, w.EndedUnseen(p.Born()))
+			playInto(w.Tracker, []signalledLine{{line: line{91, "exec", 40, 10, 0, "torch", rank3()}, arguments: []string{"torch", "train.py"}}, {line: line{92, "exit", 40, 10, 1 << 8, "x", nil}}})
+			require.Equal(t, "40 rank of 40", w.told())
+		})
+	}
+}
+
 // askedScript is a source that knows who asked processes to end.
 type askedScript struct {
 	*script

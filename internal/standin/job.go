@@ -110,6 +110,13 @@ func (j *Job) launch(rank int) error {
 	}
 	p := &process{cmd: exec.Command("/proc/self/exe"), listening: make(chan string, 1)}
 	p.cmd.Args = []string{processName}
+	if j.o.Shell != "" {
+		program, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		p.cmd = exec.Command("bash", "-c", j.o.Shell, program)
+	}
 	p.cmd.Env = append([]string{
 		variable + "=" + string(told), "RANK=" + strconv.Itoa(rank), "LOCAL_RANK=" + strconv.Itoa(rank), "WORLD_SIZE=" + strconv.Itoa(j.o.Size),
 		"MASTER_ADDR=" + j.master.IP.String(), "MASTER_PORT=" + strconv.Itoa(j.master.Port), "JOB_ID=" + j.o.JobID,
@@ -142,7 +149,10 @@ func (p *process) hear(out io.Reader) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		switch what, value, _ := strings.Cut(lines.Text(), " "); what {
 		case sayListening:
-			p.listening <- value
+			select {
+			case p.listening <- value:
+			default: // a shell has started it again: its job is over
+			}
 		case saySteps:
 			n, _ := strconv.ParseInt(value, 10, 64)
 			p.steps.Store(n)
@@ -184,7 +194,7 @@ func (j *Job) tell(rank int, order, argument string) error {
 	return nil
 }
 
-// PID is the process of a rank, in our pid namespace.
+// PID is the process of a rank, or of its shell, in our pid namespace.
 func (j *Job) PID(rank int) uint32 { return uint32(j.ranks[rank].cmd.Process.Pid) }
 
 // Steps is how many collectives a rank has completed.

@@ -29,6 +29,7 @@ type Options struct {
 	Namespaces bool          // each rank in a network namespace of its own
 	JobID      string        // one word, as identity reads it
 	Env        []string      // more of the environment of each rank
+	Shell      string        // a script for bash that runs each rank as "$0", "": none
 	ChunkBytes int
 	// BufferBytes is what the kernel may hold of a connection of the ring at each end;
 	// 0 leaves it to the kernel. A chunk above both makes its sender wait for the reader.
