@@ -87,7 +87,7 @@ type Exit struct {
 	// OOMVictim is true when the kernel's OOM killer had marked it.
 	OOMVictim bool
 	// Helper is true for what a launch script ran beside the rank: grep, a health check; and for
-	// a wrapper that its rank has outlived. Its end is not the rank's, and it has no RankPID.
+	// a wrapper of the process whose end is the rank's. Its end is not the rank's, and it has no RankPID.
 	Helper bool
 	// Signalled is the signal that explains the end: the one that ended the process, or
 	// one that had asked it to end at most two minutes before. Its Number is 0 when none

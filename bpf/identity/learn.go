@@ -78,6 +78,10 @@ func (t *Tracker) onExit(e *event) {
 		Code: e.code(), Signal: e.signal(), CoreDump: e.coreDump(), OOMVictim: e.oomVictim,
 		Signalled: t.ended(r, e), Late: t.late,
 	}
+	if r.wraps != nil && exit.Inherited {
+		exit = helper(exit)
+		exit.Inherited = false
+	}
 	r.failed = exit.failedByItself()
 	if e.signals != nil && e.signals.asked.signal != 0 {
 		asked := e.signals.asked // a copy holds less than all signals

@@ -36,37 +36,37 @@ func TestARankOutlivesItsWrapper(t *testing.T) {
 		outlived bool // its wrapper
 	}{
 		"the shell is killed, and the rank trains on": {
-			[]line{shell, python, joins(30, 20), end(60, 10, 1, kill)}, "10 inherited", false,
+			[]line{shell, python, joins(30, 20), end(60, 10, 1, kill)}, "10 helper", false,
 		},
 		"later the rank crashes": {
-			[]line{shell, python, joins(30, 20), end(60, 10, 1, kill), end(90, 20, 1, segv)}, "10 inherited, 20 rank of 10", true,
+			[]line{shell, python, joins(30, 20), end(60, 10, 1, kill), end(90, 20, 1, segv)}, "10 helper, 20 rank of 10", true,
 		},
 		"the shell ends well and leaves the rank in the background": {
-			[]line{shell, python, joins(30, 20), end(60, 10, 1, 0), end(90, 20, 1, segv)}, "10 inherited, 20 rank of 10", true,
+			[]line{shell, python, joins(30, 20), end(60, 10, 1, 0), end(90, 20, 1, segv)}, "10 helper, 20 rank of 10", true,
 		},
 		"both are killed, the shell first": {
-			[]line{shell, python, joins(30, 20), end(60, 10, 1, kill), end(60.001, 20, 1, kill)}, "10 inherited, 20 rank of 10", true,
+			[]line{shell, python, joins(30, 20), end(60, 10, 1, kill), end(60.001, 20, 1, kill)}, "10 helper, 20 rank of 10", true,
 		},
 		"both are killed, the rank first": {
-			[]line{shell, python, joins(30, 20), end(60, 20, 10, kill), end(60.001, 10, 1, kill)}, "20 rank of 10, 10 inherited", false,
+			[]line{shell, python, joins(30, 20), end(60, 20, 10, kill), end(60.001, 10, 1, kill)}, "20 rank of 10, 10 helper", false,
 		},
 		"a wrapper in a wrapper is killed, and the outer one passes that on": {
 			[]line{shell, begin(0.5, 11, 10, "sh"), begin(1, 20, 11, "torch"), joins(30, 20), end(60, 11, 10, kill), end(60.01, 10, 1, (128+kill)<<8), end(90, 20, 1, segv)},
-			"11 inherited, 10 inherited, 20 rank of 10", true,
+			"11 helper, 10 helper, 20 rank of 10", true,
 		},
 		"of two wrappers the outer one is killed, then the inner one": {
 			[]line{shell, begin(0.5, 11, 10, "sh"), begin(1, 20, 11, "torch"), joins(30, 20), end(60, 10, 1, kill), end(70, 11, 1, kill), end(90, 20, 1, segv)},
-			"10 inherited, 11 inherited, 20 rank of 10", true,
+			"10 helper, 11 helper, 20 rank of 10", true,
 		},
 		"under a launch script, which goes on to tidy up": {
 			[]line{
 				{0, "exec", 5, 1, 0, "bash", nil}, begin(1, 10, 5, "sh"), begin(2, 20, 10, "torch"), joins(30, 20), end(60, 10, 5, kill), begin(61, 30, 5, "rm"), end(61.1, 30, 5, 1<<8),
 				end(90, 20, 1, segv),
 			},
-			"10 inherited, 30 helper, 20 rank of 10", true,
+			"10 helper, 30 helper, 20 rank of 10", true,
 		},
 		"its program is executed anew": {
-			[]line{shell, python, joins(30, 20), end(60, 10, 1, kill), begin(70, 20, 1, "torch"), end(90, 20, 1, segv)}, "10 inherited, 20 rank of 10", true,
+			[]line{shell, python, joins(30, 20), end(60, 10, 1, kill), begin(70, 20, 1, "torch"), end(90, 20, 1, segv)}, "10 helper, 20 rank of 10", true,
 		},
 
 		"nothing shows that the child takes part": {
@@ -82,11 +82,11 @@ func TestARankOutlivesItsWrapper(t *testing.T) {
 		},
 		"a rank crashes, and its worker has its connections for a while": {
 			[]line{shell, python, begin(2, 21, 20, "x"), joins(30, 20), joins(31, 21), end(60, 20, 10, segv), end(60.01, 10, 1, (128+segv)<<8), end(65, 21, 1, 0)},
-			"20 rank of 10, 10 inherited, 21 inherited", false,
+			"20 rank of 10, 10 helper, 21 inherited", false,
 		},
 		"the same, and its wrapper says nothing of it": {
 			[]line{shell, python, begin(2, 21, 20, "x"), joins(30, 20), joins(31, 21), end(60, 20, 10, segv), end(60.01, 10, 1, 5<<8), end(65, 21, 1, 0)},
-			"20 rank of 10, 10 inherited, 21 inherited", false,
+			"20 rank of 10, 10 helper, 21 inherited", false,
 		},
 		"a rank without a wrapper crashes, and a program that it runs takes part in another job": {
 			[]line{python, begin(2, 21, 20, "x"), joins(30, 20), joins(31, 21), end(60, 20, 1, segv), end(65, 21, 1, 0)}, "20 rank of 20, 21 inherited", false,
@@ -153,7 +153,7 @@ func TestNothingOutlivesTheFirstProcessOfAContainer(t *testing.T) {
 func TestNothingOutlivesATraining(t *testing.T) {
 	for name, tc := range map[string]struct{ maps, want string }{
 		"a training": {"/venv/torch/lib/libtorch_cpu.so", "rank"},
-		"a wrapper":  {"/lib/libc.so.6", "inherited"},
+		"a wrapper":  {"/lib/libc.so.6", "helper"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
@@ -197,7 +197,7 @@ func TestARealShellIsKilledAndItsRankLivesOn(t *testing.T) {
 	tracker.Joined(rank)
 	require.NoError(t, unix.Kill(int(pid), unix.SIGKILL))
 	_ = shell.Wait()
-	require.Equal(t, "inherited", told(exitOf(t, exits, pid)))
+	require.Equal(t, "helper", told(exitOf(t, exits, pid)))
 	after, known := tracker.Lookup(rank.PID, 0, time.Now())
 	require.True(t, known)
 	require.Equal(t, []any{3, false, pid}, []any{after.Rank, after.Inherited, after.RankPID})

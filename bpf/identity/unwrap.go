@@ -10,7 +10,7 @@ import (
 
 // A wrapper may go on after its rank: a shell that starts it again until it ends well, a supervisor. Which
 // process is the rank shows when one takes part in the collectives of the job, and nothing above it trains. From
-// then on the end of that process is the rank's, and the end of the wrapper is not. What the wrapper runs beside
+// then on the end of that process is the rank's, and that of the wrapper is a helper's. What the wrapper runs beside
 // it stays a process of the rank, and the same program, executed anew after it has ended, is the next life of the rank.
 
 // wraps is what a wrapper runs for its rank.

@@ -715,10 +715,10 @@ func (a ProcessExit) ProcessExitCode(v int64) { a.attributes.Int("process.exit.c
 // ProcessExitCoreDump sets process.exit.core_dump: The kernel was asked to write a core.
 func (a ProcessExit) ProcessExitCoreDump(v bool) { a.attributes.Bool("process.exit.core_dump", v) }
 
-// ProcessExitHelper sets process.exit.helper: A launch script ran the process beside the rank (grep, a health check), or it is a wrapper that its rank has outlived; its end is not the rank's. Absent for all others.
+// ProcessExitHelper sets process.exit.helper: A launch script ran the process beside the rank (grep, a health check), or it is a wrapper (a shell) of the process whose end is the rank's; its end is not the rank's. Absent for all others.
 func (a ProcessExit) ProcessExitHelper(v bool) { a.attributes.Bool("process.exit.helper", v) }
 
-// ProcessExitInheritedIdentity sets process.exit.inherited_identity: The process has its identity from an ancestor (a worker of a rank), or it wraps the process whose end is the rank's (a shell).
+// ProcessExitInheritedIdentity sets process.exit.inherited_identity: The process has its identity from an ancestor (a worker of a rank).
 func (a ProcessExit) ProcessExitInheritedIdentity(v bool) {
 	a.attributes.Bool("process.exit.inherited_identity", v)
 }
