@@ -18,7 +18,8 @@ type exits struct {
 
 	mu        sync.Mutex // held while callbacks run: cancel waits for them
 	callbacks []*func(Exit)
-	late      []Exit // those from before the start, for callbacks that come later
+	early     []Exit // those from before the start, or before anybody asked, for callbacks that come later
+	asked     bool   // somebody has
 }
 
 func newExits() *exits {
@@ -28,7 +29,8 @@ func newExits() *exits {
 func (x *exits) subscribe(fn func(Exit)) (cancel func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, e := range x.late {
+	x.asked = true
+	for _, e := range x.early {
 		fn(e)
 	}
 	x.callbacks = append(x.callbacks, &fn)
@@ -58,8 +60,8 @@ func (x *exits) run() {
 func (x *exits) tell(e Exit) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if e.Late && len(x.late) < exitQueue {
-		x.late = append(x.late, e)
+	if (e.Late || !x.asked) && len(x.early) < exitQueue {
+		x.early = append(x.early, e)
 	}
 	for _, fn := range x.callbacks {
 		(*fn)(e)

@@ -615,6 +615,21 @@ func TestSlowCallbackNeitherBlocksNorLosesUncounted(t *testing.T) {
 	require.IsIncreasing(t, told, "in order")
 }
 
+// Receivers begin after the probe: what ends in between is told to those that ask then.
+func TestWhatEndedBeforeAnybodyAskedIsTold(t *testing.T) {
+	x := newExits()
+	told := func() (pids []uint32) {
+		x.subscribe(func(e Exit) { pids = append(pids, e.PID) })
+		return pids
+	}
+	for pid := range uint32(exitQueue + 1) {
+		x.tell(Exit{Process: Process{PID: pid}})
+	}
+	require.Len(t, told(), exitQueue)
+	x.tell(Exit{Process: Process{PID: 1 << 20}})
+	require.NotContains(t, told(), uint32(1<<20), "it was told as it came")
+}
+
 func TestCancelledCallbackIsNotCalled(t *testing.T) {
 	s := newScripted(t, Options{}, nil)
 	cancel := s.Exits(func(Exit) { t.Error("called after cancel") })

@@ -267,7 +267,7 @@ func (w *worker) tellGone(now time.Time) {
 	w.roll.open()
 	for len(w.exits) > 0 {
 		exit := <-w.exits
-		w.roll.before = slices.DeleteFunc(w.roll.before, func(p onRoll) bool { return p.Born() == exit.Born() })
+		w.roll.before = slices.DeleteFunc(w.roll.before, func(p onRoll) bool { return p.Born() == exit.Born() && !exit.Inherited })
 		w.exit(exit, now)
 	}
 	if members, ok := w.resolver.(identity.Members); ok {

@@ -239,13 +239,29 @@ type wrappers struct {
 func (w *wrappers) Joined(identity.Process) {}
 func (w *wrappers) Led(p identity.Process)  { w.led = append(w.led, p.PID) }
 
-// The identity probe of the next agent is told which processes were the ranks.
+// The identity probe of the next agent is told which processes were the ranks, but of one whose end it has told as that.
 func TestTheNextAgentIsToldWhoWasTheRank(t *testing.T) {
-	w := &wrappers{}
-	l := newLedger(t, workers4(1, 2)...)
-	one := &worker{resolver: w, roll: l.roll, config: &Config{ProcessExits: true}}
-	one.tellGone(start)
-	require.ElementsMatch(t, []uint32{101, 102}, w.led)
+	wrapped := identity.Exit{Process: worker4(2)}
+	wrapped.Inherited = true // its wrapper was not known as one by then
+	for name, tc := range map[string]struct {
+		ended []identity.Exit
+		led   []uint32
+	}{
+		"none has ended":        {nil, []uint32{101, 102}},
+		"ranks have ended":      {[]identity.Exit{{Process: worker4(1)}}, []uint32{102}},
+		"a wrapped one has too": {[]identity.Exit{{Process: worker4(1)}, wrapped}, []uint32{102}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resolver := &wrappers{}
+			w := &worker{resolver: resolver, roll: newLedger(t, workers4(1, 2)...).roll, config: &Config{ProcessExits: true}, convert: newTestConverter(), put: func(plog.Logs) {}}
+			w.exits = make(chan identity.Exit, len(tc.ended))
+			for _, e := range tc.ended {
+				w.exits <- e
+			}
+			w.tellGone(start)
+			require.ElementsMatch(t, tc.led, resolver.led)
+		})
+	}
 }
 
 // What is not there is not gone where nothing shows it: a container that does not see the host's processes.
