@@ -102,7 +102,7 @@ func (r *roll) absent(living []identity.Process, unseen func(identity.Born) bool
 		for j := range living {
 			if o := &living[j]; sameRank(o, &p.Process) {
 				if before := kmsg.Moment(o.StartNS) < r.seen; !before {
-					one.again = true
+					one.again = one.again || o.Leads() // what its wrapper runs between two lives does not
 				} else if o.StartNS >= p.StartNS && !identity.Interpreter(p.Comm) {
 					outlived = true
 				}

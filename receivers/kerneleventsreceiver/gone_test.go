@@ -189,6 +189,8 @@ func TestWhoIsGone(t *testing.T) {
 	shell.Comm = "bash"
 	wrapped, wrapper := worker4(2), shell
 	wrapped.Comm, wrapped.PID, wrapped.StartNS, wrapped.Wrapped = "trainer", wrapped.PID+50, wrapped.StartNS+1, true
+	sleep := after(2, 2*minute)
+	sleep.Inherited, sleep.Comm = true, "sleep"
 	young := worker4(3)
 	young.StartNS = uint64(minute) + 5
 	for name, tc := range map[string]struct{ before, living, want any }{
@@ -199,6 +201,7 @@ func TestWhoIsGone(t *testing.T) {
 		"it was started again":               {workers4(2), []identity.Process{after(2, 2*minute)}, []string{"2 2m0s again"}},
 		"a shell's child of before goes on":  {[]identity.Process{shell}, []identity.Process{after(2, minute-1)}, nil},
 		"its wrapper goes on":                {[]identity.Process{wrapped}, []identity.Process{wrapper}, []string{"2 2m0s"}},
+		"its wrapper waits":                  {[]identity.Process{wrapped}, []identity.Process{wrapper, sleep}, []string{"2 2m0s"}},
 		"its wrapper starts it again":        {[]identity.Process{wrapped}, []identity.Process{wrapper, after(2, 2*minute)}, []string{"2 2m0s again"}},
 		"a worker of before looks for it":    {workers4(2), []identity.Process{after(2, minute-1)}, []string{"2 2m0s"}},
 		"another user's rank of that number": {workers4(2), []identity.Process{elsewhere}, []string{"2 2m0s"}},
