@@ -80,29 +80,33 @@ type bpfEvent struct {
 		DetailBytes  [256]int8
 		FileBytes    [256]int8
 	}
-	Frame [12]struct {
-		_           structs.HostLayout
-		Line        int32
-		Instruction int32
-		FirstLine   int32
-		TableSize   uint32
-		TableLength uint64
-		File        struct {
-			_      structs.HostLayout
-			Length uint64
-			Size   uint32
-			Width  uint32
-		}
-		Name struct {
-			_      structs.HostLayout
-			Length uint64
-			Size   uint32
-			Width  uint32
-		}
-		FileBytes [256]int8
-		NameBytes [128]int8
-		Table     [3072]int8
+	Frame [17]bpfFrame
+}
+
+type bpfFrame struct {
+	_           structs.HostLayout
+	Line        int32
+	Instruction int32
+	FirstLine   int32
+	TableSize   uint32
+	TableLength uint64
+	Level       uint32
+	Pad         uint32
+	File        struct {
+		_      structs.HostLayout
+		Length uint64
+		Size   uint32
+		Width  uint32
 	}
+	Name struct {
+		_      structs.HostLayout
+		Length uint64
+		Size   uint32
+		Width  uint32
+	}
+	FileBytes [256]int8
+	NameBytes [128]int8
+	Table     [3072]int8
 }
 
 type bpfInRing struct {

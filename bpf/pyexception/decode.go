@@ -14,11 +14,18 @@ import (
 	"github.com/tracecoreai/tracecore/internal/pystack"
 )
 
-// Of the frames of a record, so many belong to the first exception and to each other.
-const (
-	innermost         = 8
-	innermostOfOthers = 2
+// space is how many frames of a record an exception has: those farther out that are no
+// library's, and the innermost.
+type space struct{ own, innermost int }
+
+// The spaces of the first exception and of each other.
+var (
+	ofFirst  = space{own: 3, innermost: 8}
+	ofOthers = space{own: 1, innermost: 2}
 )
+
+// noLevel is the level of what is no frame.
+const noLevel = 1<<32 - 1
 
 // header checks a record and returns it. It does not look at what the process wrote.
 func header(raw []byte) (*bpfEvent, error) {
@@ -59,25 +66,25 @@ func decode(raw []byte, clockOffset int64, e *Event) error {
 		Time: bootclock.Time(r.TimeNs, clockOffset), PID: r.Pid, Thread: r.Thread, Comm: text(r.Comm[:]),
 		Minor: int(r.Minor), More: r.More != 0, address: r.Exception[0].Address,
 	}
-	first, most := 0, innermost
+	frames, space := r.Frame[:], ofFirst
 	for i := range r.Exceptions {
-		one, err := exceptionOf(r, int(i), first, most)
+		one, err := exceptionOf(r, int(i), frames, space)
 		if err != nil {
 			return err
 		}
 		out.Chain = append(out.Chain, one)
-		first, most = first+most, innermostOfOthers
+		frames, space = frames[space.own+space.innermost:], ofOthers
 	}
 	*e = out
 	return nil
 }
 
-func exceptionOf(r *bpfEvent, i, first, most int) (Exception, error) {
+func exceptionOf(r *bpfEvent, i int, frames []bpfFrame, space space) (Exception, error) {
 	x := &r.Exception[i]
 	switch {
 	case bpfRelation(x.Relation) >= bpfRelationRELATIONS, (bpfRelation(x.Relation) == bpfRelationRELATION_DISPLAYED) != (i == 0):
 		return Exception{}, fmt.Errorf("pyexception record: exception %d of relation %d", i, x.Relation)
-	case int(x.Frames) > most:
+	case int(x.Frames) > space.innermost:
 		return Exception{}, fmt.Errorf("pyexception record: exception %d of %d frames", i, x.Frames)
 	}
 	out := Exception{Relation: relationOf(bpfRelation(x.Relation)), Type: text(x.Type[:]), Levels: int(x.Levels), Broken: x.Broken != 0}
@@ -86,12 +93,21 @@ func exceptionOf(r *bpfEvent, i, first, most int) (Exception, error) {
 		return Exception{}, err
 	}
 	out.Message, out.Cut, out.Unread = m.String(), m.cut, m.unread
-	for n := range int(x.Frames) {
-		frame, err := frameOf(r, first+n)
+	next := uint32(0) // the level that follows the frame before
+	for n := range space.own + int(x.Frames) {
+		f := &frames[n]
+		if n < space.own && f.Level == noLevel {
+			continue
+		}
+		if f.Level < next || f.Level >= x.Levels {
+			return Exception{}, fmt.Errorf("pyexception record: exception %d of %d levels has frame %d of level %d", i, x.Levels, n, f.Level)
+		}
+		frame, err := frameOf(f, int(r.Minor))
 		if err != nil {
 			return Exception{}, err
 		}
-		out.Frames = append(out.Frames, frame)
+		frame.Skipped = int(f.Level - next)
+		out.Frames, next = append(out.Frames, frame), f.Level+1
 	}
 	return out, nil
 }
@@ -109,8 +125,7 @@ func relationOf(r bpfRelation) Relation {
 	}
 }
 
-func frameOf(r *bpfEvent, i int) (Frame, error) {
-	f := &r.Frame[i]
+func frameOf(f *bpfFrame, minor int) (Frame, error) {
 	if int(f.TableSize) > len(f.Table) {
 		return Frame{}, fmt.Errorf("pyexception record: a table of %d bytes", f.TableSize)
 	}
@@ -128,7 +143,7 @@ func frameOf(r *bpfEvent, i int) (Frame, error) {
 	out := Frame{File: file, Function: name, Line: max(int(f.Line), 0)}
 	if f.Line < 0 {
 		table := raw(f.Table[:f.TableSize])
-		out.Line = max(pystack.Line(int(r.Minor), int(f.FirstLine), table, f.TableLength == uint64(f.TableSize), int64(f.Instruction)), 0)
+		out.Line = max(pystack.Line(minor, int(f.FirstLine), table, f.TableLength == uint64(f.TableSize), int64(f.Instruction)), 0)
 	}
 	return out, nil
 }

@@ -13,6 +13,15 @@ import (
 // record is a record as the kernel side writes it, changed by change.
 func record(change func(*bpfEvent)) []byte {
 	r := &bpfEvent{TimeNs: 5, Pid: 42, Thread: 43, Minor: 11, Exceptions: 1}
+	for i := range r.Exception {
+		r.Exception[i].Levels = 8
+	}
+	for i := range r.Frame {
+		r.Frame[i].Level = uint32(i - 3)
+	}
+	for _, own := range []int{0, 1, 2, 11, 14} {
+		r.Frame[own].Level = noLevel
+	}
 	copy(r.Exception[0].Type[:], []int8{'E'})
 	change(r)
 	return unsafe.Slice((*byte)(unsafe.Pointer(r)), unsafe.Sizeof(*r))
@@ -23,17 +32,19 @@ func TestDecodeRefusesWhatCannotBe(t *testing.T) {
 	require.NoError(t, decode(record(func(*bpfEvent) {}), 0, &e))
 	require.Equal(t, "E", e.Chain[0].Type)
 	for name, change := range map[string]func(*bpfEvent){
-		"no process":         func(r *bpfEvent) { r.Pid = 0 },
-		"no thread":          func(r *bpfEvent) { r.Thread = 0 },
-		"no exception":       func(r *bpfEvent) { r.Exceptions = 0 },
-		"many exceptions":    func(r *bpfEvent) { r.Exceptions = 4 },
-		"a first of a cause": func(r *bpfEvent) { r.Exception[0].Relation = 1 },
-		"no relation":        func(r *bpfEvent) { r.Exceptions, r.Exception[1].Relation = 2, 9 },
-		"many frames":        func(r *bpfEvent) { r.Exception[0].Frames = 9 },
-		"a long table":       func(r *bpfEvent) { r.Exception[0].Frames, r.Frame[0].TableSize = 1, 1<<20 },
-		"a long text":        func(r *bpfEvent) { r.Exception[0].Message.Text.Width, r.Exception[0].Message.Text.Size = 1, 4096 },
-		"a wide text":        func(r *bpfEvent) { r.Exception[0].Message.Text.Width = 3 },
-		"a strange value":    func(r *bpfEvent) { r.Exception[0].Message.Value = 99 },
+		"no process":          func(r *bpfEvent) { r.Pid = 0 },
+		"no thread":           func(r *bpfEvent) { r.Thread = 0 },
+		"no exception":        func(r *bpfEvent) { r.Exceptions = 0 },
+		"many exceptions":     func(r *bpfEvent) { r.Exceptions = 4 },
+		"a first of a cause":  func(r *bpfEvent) { r.Exception[0].Relation = 1 },
+		"no relation":         func(r *bpfEvent) { r.Exceptions, r.Exception[1].Relation = 2, 9 },
+		"many frames":         func(r *bpfEvent) { r.Exception[0].Frames = 9 },
+		"a long table":        func(r *bpfEvent) { r.Exception[0].Frames, r.Frame[3].TableSize = 1, 1<<20 },
+		"a level beyond all":  func(r *bpfEvent) { r.Frame[0].Level = 8 },
+		"levels out of order": func(r *bpfEvent) { r.Frame[0].Level, r.Frame[1].Level = 5, 5 },
+		"a long text":         func(r *bpfEvent) { r.Exception[0].Message.Text.Width, r.Exception[0].Message.Text.Size = 1, 4096 },
+		"a wide text":         func(r *bpfEvent) { r.Exception[0].Message.Text.Width = 3 },
+		"a strange value":     func(r *bpfEvent) { r.Exception[0].Message.Value = 99 },
 	} {
 		require.Error(t, decode(record(change), 0, &e), name)
 	}
@@ -45,7 +56,7 @@ func TestDecodeRefusesWhatCannotBe(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add(record(func(*bpfEvent) {}))
 	f.Add(record(func(r *bpfEvent) {
-		r.Exceptions, r.Exception[1].Relation, r.Exception[0].Frames, r.Frame[0].Line = 2, 1, 8, -1
+		r.Exceptions, r.Exception[1].Relation, r.Exception[0].Frames, r.Frame[3].Line = 2, 1, 8, -1
 		r.Exception[0].Message.Value, r.Exception[0].Message.Text.Width, r.Exception[0].Message.Text.Size = 2, 4, 1024
 	}))
 	f.Add([]byte{})

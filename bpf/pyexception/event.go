@@ -10,7 +10,7 @@ const (
 	Displayed Relation = iota // the one that the interpreter displays
 	Cause                     // the one before was raised from it
 	Context                   // the one before was raised while it was handled
-	Member                    // the one before is a group, and it is the first in it
+	Member                    // the one before holds several (a group), and it is the first of them
 )
 
 // Frame is one level of a traceback.
@@ -18,6 +18,7 @@ type Frame struct {
 	File     string // its end, after …, where it is long
 	Line     int    // 0 where it is not known
 	Function string // qualified where the interpreter knows it so, from 3.11 on
+	Skipped  int    // levels between it and the frame before, or the outermost, that are left out
 }
 
 // Exception is one exception. Its texts are what the program chose: valid UTF-8, neither
@@ -32,10 +33,11 @@ type Exception struct {
 	Cut     bool // the message was longer
 	// Unread says that the message was not in memory, or is none of a kind that is read.
 	Unread bool
-	// Frames are the innermost levels of its traceback, the outermost of them first.
+	// Frames are the innermost levels of its traceback, and of those farther out that are
+	// no library's the outermost and the two innermost; the outermost first.
 	Frames []Frame
-	// Levels are how many the traceback has, or at least; the others are farther out,
-	// unless Broken: then they are farther in and could not be read.
+	// Levels are how many the traceback has, or at least. Broken: others are farther in
+	// and could not be read.
 	Levels int
 	Broken bool
 }

@@ -33,9 +33,15 @@ char dual_license[] SEC("license") = "Dual BSD/GPL";
 #define NAME_BYTES 128
 #define TABLE_BYTES 3072
 #define EXCEPTIONS 3
-#define INNERMOST 8 /* frames of the exception that is displayed */
+/* Frames of the exception that is displayed: of those farther out, of files that are no
+ * library's, the outermost and the two innermost; and the innermost. */
+#define OWN 3
+#define INNERMOST 8
+/* Of the others the innermost of such a file, and the innermost. */
+#define OWN_OF_OTHERS 1
 #define INNERMOST_OF_OTHERS 2
-#define FRAMES (INNERMOST + (EXCEPTIONS - 1) * INNERMOST_OF_OTHERS)
+#define FRAMES (OWN + INNERMOST + (EXCEPTIONS - 1) * (OWN_OF_OTHERS + INNERMOST_OF_OTHERS))
+#define NO_LEVEL 0xffffffffU
 /* Levels of a traceback that are followed: Python's limit is 1,000 unless it is set. */
 #define LEVELS 1100
 #define LEVELS_OF_OTHERS 200
@@ -53,11 +59,23 @@ char dual_license[] SEC("license") = "Dual BSD/GPL";
 #define TRACEBACK_INSTRUCTION 32
 #define TRACEBACK_LINE 36
 
+/* A dict, and its keys, behind which its entries are: hash, key and value each, or key and
+ * value where all keys are texts (Include/cpython/dictobject.h,
+ * Objects/dict-common.h, from 3.11 on Include/internal/pycore_dict.h). */
+#define DICT_KEYS 32
+#define DICT_VALUES 40 /* of a table that it shares with others of its class */
+#define KEYS_SIZE 8    /* before 3.11 */
+#define KEYS_ENTRIES 40
+#define KEYS_LOG2_BYTES 9 /* of the index, from 3.11 on */
+#define KEYS_KIND 10
+#define KEYS_INDEX 32
+
 /* Bits of tp_flags (Include/object.h). */
 #define FLAG_NUMBER (1ULL << 24)
 #define FLAG_LIST (1ULL << 25)
 #define FLAG_TUPLE (1ULL << 26)
 #define FLAG_TEXT (1ULL << 28)
+#define FLAG_DICT (1ULL << 29)
 #define FLAG_EXCEPTION (1ULL << 30)
 
 /* Bits of the state of a text: kind 3, compact 1, ascii 1 (Include/cpython/unicodeobject.h). */
@@ -90,7 +108,7 @@ enum relation {
 	RELATION_DISPLAYED,
 	RELATION_CAUSE,   /* __cause__ of the one before */
 	RELATION_CONTEXT, /* its __context__ */
-	RELATION_MEMBER,  /* the first of the group that the one before is */
+	RELATION_MEMBER,  /* the first of those that the one before holds */
 	RELATIONS,
 };
 
@@ -123,6 +141,8 @@ struct frame {
 	__s32 first_line;
 	__u32 table_size; /* bytes of the table that were read */
 	__u64 table_length;
+	__u32 level; /* of its traceback, from the outermost, 0, on; NO_LEVEL: this is no frame */
+	__u32 pad;
 	struct text file; /* its end, where it is longer */
 	struct text name;
 	char file_bytes[FILE_BYTES];
@@ -133,7 +153,7 @@ struct frame {
 struct exception {
 	__u64 address;
 	__u32 relation;
-	__u32 frames; /* that were read: the innermost, outermost first */
+	__u32 frames; /* the innermost that were read, outermost first, behind those of OWN */
 	__u32 levels; /* of the traceback; LEVELS: or more */
 	__u32 broken; /* the rest of its traceback was not there */
 	__u32 arguments;
@@ -194,25 +214,32 @@ verified_once __u64 flags_of(__u64 object)
 	return pointer_at(pointer_at(object + OBJECT_TYPE) + TYPE_FLAGS);
 }
 
+/* Where the characters of a str are, how many, and how wide; 0 for none. */
+static __always_inline __u64 characters_of(__u64 object, __u64 *length, __u32 *width)
+{
+	__u32 state = 0;
+
+	if (!(flags_of(object) & FLAG_TEXT))
+		return 0;
+	if (read_at(length, object + layout.text_length) || read_at(&state, object + layout.text_state))
+		return 0;
+	*width = state >> STATE_KIND & 7;
+	if (*width != 1 && *width != 2 && *width != 4)
+		return 0;
+	if (!(state >> STATE_COMPACT & 1))
+		return pointer_at(object + layout.text_compact); /* of a class of its own */
+	return object + (state >> STATE_ASCII & 1 ? layout.text_ascii : layout.text_compact);
+}
+
 /* Reads a str, its end where end is set and it is longer than most bytes. */
 static __always_inline void read_text(struct text *text, char *into, __u32 most, __u64 object, bool end)
 {
-	__u64 length = 0, at, skip = 0, fit;
-	__u32 state = 0, width, size;
+	__u64 length = 0, skip = 0, fit, at;
+	__u32 width = 0, size;
 
-	if (!(flags_of(object) & FLAG_TEXT))
+	at = characters_of(object, &length, &width);
+	if (!at)
 		return;
-	if (read_at(&length, object + layout.text_length) || read_at(&state, object + layout.text_state))
-		return;
-	width = state >> STATE_KIND & 7;
-	if (width != 1 && width != 2 && width != 4)
-		return;
-	if (!(state >> STATE_COMPACT & 1))
-		at = pointer_at(object + layout.text_compact); /* of a class of its own */
-	else if (state >> STATE_ASCII & 1)
-		at = object + layout.text_ascii;
-	else
-		at = object + layout.text_compact;
 	fit = width == 1 ? most : width == 2 ? most / 2 : most / 4;
 	if (length <= fit)
 		fit = length;
@@ -292,7 +319,76 @@ verified_once int from_os_error(__u64 type)
 	return 0;
 }
 
-static __attribute__((noinline)) int read_frame(struct frame *frame, __u64 traceback)
+/* Characters as a number, the first in its highest byte. */
+#define FOUR(s) ((__u64)(s)[0] << 24 | (__u64)(s)[1] << 16 | (__u64)(s)[2] << 8 | (__u64)(s)[3])
+#define SIX(s) ((__u64)(s)[0] << 40 | (__u64)(s)[1] << 32 | FOUR((s) + 2))
+#define SEVEN(s) ((__u64)(s)[0] << 48 | SIX((s) + 1))
+#define EIGHT(s) (FOUR(s) << 32 | FOUR((s) + 4))
+#define LAST(bytes, number) ((number) << (64 - 8 * (bytes)) >> (64 - 8 * (bytes)))
+
+/* Whether 16 characters end with the name of a folder of libraries, or of what a compiler wrote. */
+verified_once int ends_as_library(__u64 before, __u64 late)
+{
+	if (late == EIGHT("ackages/"))
+		return LAST(7, before) == SEVEN("/site-p") || LAST(7, before) == SEVEN("/dist-p");
+	if (late == EIGHT("/python3"))
+		return LAST(4, before) == FOUR("/lib") || LAST(6, before) == SIX("/lib64") || LAST(6, before) == SIX("/lib32");
+	if (late == EIGHT("nductor_"))
+		return LAST(7, before) == SEVEN("/torchi");
+	return late == EIGHT("n/cache/") && LAST(7, before) == SEVEN("/.trito");
+}
+
+/*
+ * Whether a file is of Python itself, of a package that was installed, or what a compiler
+ * wrote: as Library of internal/pystack, which has the last word, but for the files of
+ * TorchInductor in folders of other names. What cannot be read is.
+ */
+verified_once int of_library(__u64 object)
+{
+	__u64 length = 0, at, word = 0, before = 0, late = 0, size, some;
+	__u32 width = 0, found = 0;
+
+	at = characters_of(object, &length, &width);
+	if (!at || read_at(&word, at))
+		return 1;
+	size = length * width;
+	if ((word & 0xff) == '<' && width == 1) {
+		word = __builtin_bswap64(word);
+		return !(length == 8 && word == EIGHT("<string>")) && !(length == 7 && word >> 8 == SEVEN("<stdin>"));
+	}
+	if (length == 8 && __builtin_bswap64(word) == EIGHT("__init__"))
+		return 1;
+	if (size > FILE_BYTES)
+		at += (size - FILE_BYTES) & ~7ULL;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i <= FILE_BYTES / 8; i++) {
+		/* Eight at a time, at an address that is a multiple of it, lie in one page. */
+		if (i * 8 >= size || read_at(&word, at + i * 8))
+			break;
+#pragma clang loop unroll(disable)
+		for (int k = 0; k < 8; k++, word >>= 8) {
+			/* Zeros are of wide characters. No branches here: the verifier walks each. */
+			some = ((word & 0xff) + 0xff) >> 8;
+			before = before << (8 * some) | (late >> 56) * some;
+			late = late << (8 * some) | (word & 0xff);
+			found |= ends_as_library(before, late);
+		}
+	}
+	return found;
+}
+
+/* The code of a level of a traceback. */
+verified_once __u64 code_of(__u64 traceback)
+{
+	__u64 frame = pointer_at(traceback + TRACEBACK_FRAME);
+
+	if (layout.frame_inner)
+		frame = pointer_at(frame + layout.frame_inner);
+	/* From 3.14 on the lowest bits of a reference are its own. */
+	return pointer_at(frame + layout.frame_code) & ~7ULL;
+}
+
+static __attribute__((noinline)) int read_frame(struct frame *frame, __u64 traceback, __u32 level)
 {
 	__u64 code, table, length = 0;
 	__u32 size;
@@ -301,11 +397,8 @@ static __attribute__((noinline)) int read_frame(struct frame *frame, __u64 trace
 	frame->line = -1;
 	read_at(&frame->instruction, traceback + TRACEBACK_INSTRUCTION);
 	read_at(&frame->line, traceback + TRACEBACK_LINE);
-	code = pointer_at(traceback + TRACEBACK_FRAME);
-	if (layout.frame_inner)
-		code = pointer_at(code + layout.frame_inner);
-	/* From 3.14 on the lowest bits of a reference are its own. */
-	code = pointer_at(code + layout.frame_code) & ~7ULL;
+	frame->level = level;
+	code = code_of(traceback);
 	read_text(&frame->file, frame->file_bytes, FILE_BYTES, pointer_at(code + layout.code_file), true);
 	read_text(&frame->name, frame->name_bytes, NAME_BYTES, pointer_at(code + layout.code_name), false);
 	if (frame->line >= 0)
@@ -351,21 +444,80 @@ verified_once __u64 below(__u64 traceback, __u32 levels)
 	return traceback;
 }
 
-/* Reads the innermost frames of a traceback into event from the one at first on. */
-static __always_inline void read_frames(struct event *event, struct exception *exception, __u32 first, __u32 most, __u32 levels, __u64 traceback)
+/* What own_level returns. */
+#define LEVEL_SHIFT 52 /* beyond the addresses of user space */
+#define LEVEL_OF(own) ((own) >> LEVEL_SHIFT)
+#define TRACEBACK_OF(own) ((own) & ((1ULL << LEVEL_SHIFT) - 1))
+
+/* The file of a level of a traceback, and in its lowest bit whether it is no library's. It
+ * may be that of the level before. */
+verified_once __u64 file_of(__u64 traceback, __u64 before)
 {
-	__u64 counted = levels_of(traceback, levels);
-	__u32 count = counted, n;
+	__u64 file = pointer_at(code_of(traceback) + layout.code_file) & ~1ULL;
+
+	if (file == (before & ~1ULL))
+		return before;
+	return of_library(file) ? file : file | 1;
+}
+
+/* Of so many levels of a traceback the innermost whose file is no library's, or the outermost;
+ * 0 for none. */
+verified_once __u64 own_level(__u64 traceback, __u32 levels, __u32 outermost)
+{
+	__u64 file = 0, found = 0, own;
+
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < LEVELS; i++) {
+		if (i >= levels || !traceback)
+			break;
+		file = file_of(traceback, file);
+		own = -(file & 1);
+		/* Without a branch: the verifier walks each. */
+		asm volatile("" : "+r"(own));
+		found = (found & ~own) | (((__u64)i << LEVEL_SHIFT | TRACEBACK_OF(traceback)) & own);
+		if (outermost && found)
+			break;
+		traceback = pointer_at(traceback + TRACEBACK_NEXT);
+	}
+	return found;
+}
+
+static __always_inline void read_own(struct frame *frame, __u64 own)
+{
+	frame->level = NO_LEVEL;
+	if (own)
+		read_frame(frame, TRACEBACK_OF(own), LEVEL_OF(own));
+}
+
+/* Reads frames of a traceback into event from the one at first on: of own and of most there
+ * are as many as above. */
+static __always_inline void read_frames(struct event *event, struct exception *exception, __u32 first, __u32 own, __u32 most, __u32 levels, __u64 traceback)
+{
+	__u64 counted = levels_of(traceback, levels), nearest = 0, next = 0, outermost = 0;
+	__u32 count = counted, n, out = 0;
 
 	exception->broken = counted >> 32;
 	exception->levels = count;
-	if (count > most)
-		traceback = below(traceback, count - most);
+	if (count > most) {
+		out = count - most;
+		nearest = own_level(traceback, out, 0);
+	}
+	if (own == OWN) {
+		if (nearest)
+			next = own_level(traceback, LEVEL_OF(nearest), 0);
+		if (next)
+			outermost = own_level(traceback, LEVEL_OF(next), 1);
+		read_own(&event->frame[first], outermost);
+		read_own(&event->frame[first + 1], next);
+	}
+	read_own(&event->frame[first + own - 1], nearest);
+	if (out)
+		traceback = below(traceback, out);
 #pragma clang loop unroll(disable)
 	for (n = 0; n < most; n++) {
 		if (n >= count || !traceback)
 			break;
-		read_frame(&event->frame[first + n], traceback);
+		read_frame(&event->frame[first + own + n], traceback, out + n);
 		traceback = pointer_at(traceback + TRACEBACK_NEXT);
 	}
 	exception->frames = n;
@@ -406,6 +558,42 @@ static __attribute__((noinline)) int read_exception(struct exception *exception,
 	return 0;
 }
 
+/* The first value of a dict. */
+static __always_inline __u64 first_value(__u64 dict)
+{
+	__u64 keys = pointer_at(dict + DICT_KEYS), size = 0;
+	__u8 log2 = 0, kind = 0;
+
+	if (pointer_at(dict + DICT_VALUES))
+		return 0;
+	if (layout.minor < 11) {
+		size = pointer_at(keys + KEYS_SIZE);
+		return pointer_at(keys + KEYS_ENTRIES + size * (size <= 0xff ? 1 : size <= 0xffff ? 2 : 4) + 16);
+	}
+	read_at(&log2, keys + KEYS_LOG2_BYTES);
+	read_at(&kind, keys + KEYS_KIND);
+	return pointer_at(keys + KEYS_INDEX + (1ULL << (log2 & 31)) + (kind ? 8 : 16));
+}
+
+/*
+ * The first of the exceptions that one has as its second argument, by rank, each with its
+ * stack: torch.distributed.checkpoint's CheckpointException.
+ */
+verified_once __u64 failure_of(__u64 value)
+{
+	__u64 arguments = pointer_at(value + EXCEPTION_ARGUMENTS), one;
+
+	if (pointer_at(arguments + OBJECT_SIZE) != 2)
+		return 0;
+	one = pointer_at(arguments + layout.tuple_items + 8);
+	if (!(flags_of(one) & FLAG_DICT))
+		return 0;
+	one = first_value(one);
+	if (flags_of(one) & FLAG_TUPLE)
+		one = pointer_at(one + layout.tuple_items);
+	return flags_of(one) & FLAG_EXCEPTION ? one : 0;
+}
+
 /*
  * The exception that one came from, as Python shows it, and in its lowest bits, which are
  * no part of an address, the relation.
@@ -424,6 +612,9 @@ verified_once __u64 origin(__u64 value)
 	next = pointer_at(value + layout.exception_context);
 	if (next && !suppress)
 		return next | RELATION_CONTEXT;
+	next = failure_of(value);
+	if (next)
+		return next | RELATION_MEMBER;
 	if (!layout.exception_members)
 		return 0;
 	/* Of what is no group, there is something else that is no tuple of exceptions. */
@@ -463,7 +654,7 @@ int display(struct pt_regs *regs)
 	read_exception(&event->exception[0], value, type);
 	if (!traceback) /* then it is the exception's own */
 		traceback = pointer_at(value + layout.exception_traceback);
-	read_frames(event, &event->exception[0], 0, INNERMOST, LEVELS, traceback);
+	read_frames(event, &event->exception[0], 0, OWN, INNERMOST, LEVELS, traceback);
 
 #pragma clang loop unroll(disable)
 	for (n = 1; n < EXCEPTIONS; n++) {
@@ -473,7 +664,7 @@ int display(struct pt_regs *regs)
 			break;
 		read_exception(&event->exception[n], value, pointer_at(value + OBJECT_TYPE));
 		event->exception[n].relation = next & 7;
-		read_frames(event, &event->exception[n], INNERMOST + (n - 1) * INNERMOST_OF_OTHERS, INNERMOST_OF_OTHERS, LEVELS_OF_OTHERS,
+		read_frames(event, &event->exception[n], OWN + INNERMOST + (n - 1) * (OWN_OF_OTHERS + INNERMOST_OF_OTHERS), OWN_OF_OTHERS, INNERMOST_OF_OTHERS, LEVELS_OF_OTHERS,
 			    pointer_at(value + layout.exception_traceback));
 	}
 	event->exceptions = n;

@@ -5,7 +5,7 @@
 // is about to display it. Nothing in the process changes.
 package pyexception
 
-//go:generate go tool bpf2go -go-package pyexception -tags linux -target amd64,arm64 -type event -type relation -type value bpf pyexception.bpf.c
+//go:generate go tool bpf2go -go-package pyexception -tags linux -target amd64,arm64 -type event -type frame -type relation -type value bpf pyexception.bpf.c
 
 import (
 	"cmp"
@@ -26,7 +26,7 @@ const DefaultMaxInterpreters = 16
 // Options of the probe; the zero value is right for production.
 type Options struct {
 	Rung            string // use this rung and no other
-	RingBytes       uint32 // size of the ring, a power of two and at least a page; 0: 1 MiB, 19 exceptions
+	RingBytes       uint32 // size of the ring, a power of two and at least a page; 0: 1 MiB, 16 exceptions
 	ProcRoot        string // where the host's /proc is mounted; "": HOST_PROC from the environment, else /proc
 	MaxInterpreters int    // attached at a time, 0: DefaultMaxInterpreters
 	// NoMessages leaves the messages of exceptions, and their arguments, unread.

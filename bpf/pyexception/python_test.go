@@ -173,9 +173,12 @@ func same(t testing.TB, j *job, e Event) {
 	require.Equal(t, want, got)
 	frames := j.displayed()
 	require.NotEmpty(t, frames, "%s", j.stderr.String())
-	require.Len(t, x.Frames, min(len(frames), innermost))
-	for i, want := range frames[len(frames)-len(x.Frames):] {
-		got := x.Frames[i]
+	require.Len(t, x.Frames, min(len(frames), ofFirst.own+ofFirst.innermost))
+	level := 0
+	for _, got := range x.Frames {
+		level += got.Skipped
+		want := frames[level]
+		level, got.Skipped = level+1, 0
 		got.Function = got.Function[strings.LastIndex(got.Function, ".")+1:] // qualified in ours
 		require.Equal(t, want, got, "%s", j.stderr.String())
 	}
@@ -205,6 +208,7 @@ func TestExceptionIsReadAsTheInterpreterDisplaysIt(t *testing.T) {
 		"subclass of str":                "class S(str): pass\nraise ValueError(S('s of a class'))\n",
 		"line below":                     "raise ValueError(\n  'x'\n\n)\n",
 		"lambda":                         "(lambda: 1/0)()\n",
+		"deep in a library":              "import json\nclass A(json.JSONEncoder):\n  def default(self, o):\n    raise ValueError('bad')\ndef save(x):\n  for n in range(10): x = {'x': [x]}\n  json.dumps(x, cls=A, indent=1)\ndef main(): save(object())\nmain()\n",
 		"handled first":                  "try: 1/0\nexcept ZeroDivisionError: pass\nraise ValueError('second')\n",
 	} {
 		for _, py := range pythons(t) {
@@ -230,13 +234,18 @@ func TestChainsAndGroups(t *testing.T) {
 		want   []Exception
 		more   bool
 	}{
-		"cause":         {script: "try: 1/0\nexcept Exception as e: raise RuntimeError('outer') from e\n", want: []Exception{{Type: "RuntimeError", Message: "outer"}, {Relation: Cause, Type: "ZeroDivisionError", Message: "division by zero"}}},
-		"context":       {script: "try: 1/0\nexcept Exception: raise RuntimeError('outer')\n", want: []Exception{{Type: "RuntimeError", Message: "outer"}, {Relation: Context, Type: "ZeroDivisionError", Message: "division by zero"}}},
-		"suppressed":    {script: "try: 1/0\nexcept Exception: raise RuntimeError('outer') from None\n", want: []Exception{{Type: "RuntimeError", Message: "outer"}}},
-		"long":          {script: "def f(n):\n  try:\n    if n: f(n-1)\n    else: 1/0\n  except Exception as e: raise RuntimeError(n) from e\nf(5)\n", want: []Exception{{Type: "RuntimeError", Message: "5"}, {Relation: Cause, Type: "RuntimeError", Message: "4"}, {Relation: Cause, Type: "RuntimeError", Message: "3"}}, more: true},
-		"its own cause": {script: "e = ValueError('x')\ne.__cause__ = e\nraise e\n", want: []Exception{{Type: "ValueError", Message: "x"}, {Relation: Cause, Type: "ValueError", Message: "x"}, {Relation: Cause, Type: "ValueError", Message: "x"}}, more: true},
-		"group":         {since: 11, script: "raise ExceptionGroup('two', [ValueError('first'), TypeError('second')])\n", want: []Exception{{Type: "ExceptionGroup", Message: "two (2 sub-exceptions)"}, {Relation: Member, Type: "ValueError", Message: "first"}}},
-		"group of one":  {since: 11, script: "raise ExceptionGroup('one', [ValueError('first')])\n", want: []Exception{{Type: "ExceptionGroup", Message: "one (1 sub-exception)"}, {Relation: Member, Type: "ValueError", Message: "first"}}},
+		"cause":            {script: "try: 1/0\nexcept Exception as e: raise RuntimeError('outer') from e\n", want: []Exception{{Type: "RuntimeError", Message: "outer"}, {Relation: Cause, Type: "ZeroDivisionError", Message: "division by zero"}}},
+		"context":          {script: "try: 1/0\nexcept Exception: raise RuntimeError('outer')\n", want: []Exception{{Type: "RuntimeError", Message: "outer"}, {Relation: Context, Type: "ZeroDivisionError", Message: "division by zero"}}},
+		"suppressed":       {script: "try: 1/0\nexcept Exception: raise RuntimeError('outer') from None\n", want: []Exception{{Type: "RuntimeError", Message: "outer"}}},
+		"long":             {script: "def f(n):\n  try:\n    if n: f(n-1)\n    else: 1/0\n  except Exception as e: raise RuntimeError(n) from e\nf(5)\n", want: []Exception{{Type: "RuntimeError", Message: "5"}, {Relation: Cause, Type: "RuntimeError", Message: "4"}, {Relation: Cause, Type: "RuntimeError", Message: "3"}}, more: true},
+		"its own cause":    {script: "e = ValueError('x')\ne.__cause__ = e\nraise e\n", want: []Exception{{Type: "ValueError", Message: "x"}, {Relation: Cause, Type: "ValueError", Message: "x"}, {Relation: Cause, Type: "ValueError", Message: "x"}}, more: true},
+		"failures":         {script: "class CheckpointException(BaseException):\n  def __init__(self, msg, failures): super().__init__(msg, failures)\nraise CheckpointException('write', {3: (OSError(28, 'No space left on device'), [])})\n", want: []Exception{{Type: "CheckpointException", Message: "write"}, {Relation: Member, Type: "OSError", Message: "[Errno 28] No space left on device"}}},
+		"failures by name": {script: "raise BaseException('write', {'a': OSError(28, 'No space left on device')})\n", want: []Exception{{Type: "BaseException", Message: "write"}, {Relation: Member, Type: "OSError", Message: "[Errno 28] No space left on device"}}},
+		"many failures":    {script: "raise BaseException('write', {n: (OSError(n, 'x'), []) for n in range(7, 2000)})\n", want: []Exception{{Type: "BaseException", Message: "write"}, {Relation: Member, Type: "OSError", Message: "[Errno 7] x"}}},
+		"no failures":      {script: "raise BaseException('write', {})\n", want: []Exception{{Type: "BaseException", Message: "write"}}},
+		"other values":     {script: "raise BaseException('write', {1: (2, 3)})\n", want: []Exception{{Type: "BaseException", Message: "write"}}},
+		"group":            {since: 11, script: "raise ExceptionGroup('two', [ValueError('first'), TypeError('second')])\n", want: []Exception{{Type: "ExceptionGroup", Message: "two (2 sub-exceptions)"}, {Relation: Member, Type: "ValueError", Message: "first"}}},
+		"group of one":     {since: 11, script: "raise ExceptionGroup('one', [ValueError('first')])\n", want: []Exception{{Type: "ExceptionGroup", Message: "one (1 sub-exception)"}, {Relation: Member, Type: "ValueError", Message: "first"}}},
 	} {
 		for _, py := range pythons(t) {
 			t.Run(name+" "+strings.Trim(py.root+py.path, "/"), func(t *testing.T) {
@@ -296,7 +305,7 @@ func TestHostileAndHandledExceptions(t *testing.T) {
 		}},
 		"recursion": {events: 1, script: "def f(): f()\nf()\n", check: func(t *testing.T, e Event) {
 			require.Equal(t, "RecursionError", e.Chain[0].Type)
-			require.Len(t, e.Chain[0].Frames, innermost)
+			require.Len(t, e.Chain[0].Frames, ofFirst.own+ofFirst.innermost)
 			require.Greater(t, e.Chain[0].Levels, 900)
 		}},
 		"no arguments left": {events: 1, script: "class E(Exception):\n  def __init__(self, a): pass\n  def __str__(self): return 'made'\nraise E({})\n", check: func(t *testing.T, e Event) {

@@ -3,8 +3,10 @@
 package pyexception
 
 import (
+	"cmp"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,7 +100,7 @@ func TestStandInIsReadWhole(t *testing.T) {
 	require.False(t, e.More)
 	require.Equal(t, []Exception{{
 		Type: "ValueError", Message: "bad batch 3", Levels: 2,
-		Frames: []Frame{{"/app/train.py", 5, "step"}, {"/app/model.py", 77, "Model.forward"}},
+		Frames: []Frame{{File: "/app/train.py", Line: 5, Function: "step"}, {File: "/app/model.py", Line: 77, Function: "Model.forward"}},
 	}}, e.Chain)
 }
 
@@ -119,14 +121,14 @@ func TestStandInsLieAndAreBounded(t *testing.T) {
 			s.display(class, s.exception(class, a, s.text("x")), a)
 		}, func(t *testing.T, x Exception, _ Event) {
 			require.Equal(t, 1100, x.Levels)
-			require.Len(t, x.Frames, innermost)
+			require.Len(t, x.Frames, ofFirst.own+ofFirst.innermost)
 		}},
 		"a traceback that is not there": {func() {
 			a := s.traceback(1<<46, frame, 1, 0)
 			s.display(class, s.exception(class, a, s.text("x")), a)
 		}, func(t *testing.T, x Exception, _ Event) {
 			require.True(t, x.Broken)
-			require.Equal(t, []Frame{{"/app/train.py", 1, "f"}}, x.Frames)
+			require.Equal(t, []Frame{{File: "/app/train.py", Line: 1, Function: "f"}}, x.Frames)
 		}},
 		"a text of 2^62 characters": {func() {
 			text := s.text("beginning")
@@ -169,6 +171,94 @@ func TestStandInsLieAndAreBounded(t *testing.T) {
 			s.none(t)
 		})
 	}
+}
+
+// Of a traceback of so many levels the lines that are no library's are kept, wherever they are.
+func TestStandInKeepsItsOwnLines(t *testing.T) {
+	s := newStandIn(t, 0)
+	class := s.class("ValueError", flagException)
+	const torch = "/venv/lib/python3.11/site-packages/torch/nn/modules/module.py"
+	long := "/" + strings.Repeat("d/", 200)
+	for name, tc := range map[string]struct {
+		own     string
+		library string
+		at      []int // of its levels, from the outermost on, those of its own
+		levels  int
+		want    []int
+	}{
+		"one":                         {at: []int{4}, levels: 40, want: []int{4}},
+		"the outermost":               {at: []int{0}, levels: 40, want: []int{0}},
+		"two":                         {at: []int{0, 9}, levels: 40, want: []int{0, 9}},
+		"many":                        {at: []int{1, 3, 5, 7, 20}, levels: 40, want: []int{1, 7, 20}},
+		"none":                        {levels: 40},
+		"one of those that are kept":  {at: []int{35}, levels: 40},
+		"1,000 levels farther out":    {at: []int{3, 4, 5}, levels: 1009, want: []int{3, 4, 5}},
+		"python -c":                   {own: "<string>", at: []int{2}, levels: 12, want: []int{2}},
+		"standard input":              {own: "<stdin>", at: []int{2}, levels: 12, want: []int{2}},
+		"a name in pointed brackets":  {own: "<stdout>", at: []int{2}, levels: 12},
+		"packages":                    {own: "/app/mysite-packages/train.py", at: []int{2}, levels: 12, want: []int{2}},
+		"python3":                     {own: "/opt/python3/train.py", at: []int{2}, levels: 12, want: []int{2}},
+		"a long name":                 {own: long + "train.py", at: []int{2}, levels: 12, want: []int{2}},
+		"a frozen library":            {library: "<frozen runpy>", at: []int{2}, levels: 12, want: []int{2}},
+		"an __init__":                 {library: "__init__", at: []int{2}, levels: 12, want: []int{2}},
+		"Debian's packages":           {library: "/usr/lib/python3/dist-packages/torch/_ops.py", at: []int{2}, levels: 12, want: []int{2}},
+		"Debian's packages elsewhere": {library: "/srv/dist-packages/torch/_ops.py", at: []int{2}, levels: 12, want: []int{2}},
+		"Fedora's library":            {library: "/usr/lib64/python3.11/runpy.py", at: []int{2}, levels: 12, want: []int{2}},
+		"a zipped library":            {library: "/app/lib/python311.zip/runpy.py", at: []int{2}, levels: 12, want: []int{2}},
+		"a cache of a compiler":       {library: "/tmp/torchinductor_root/ab/x.py", at: []int{2}, levels: 12, want: []int{2}},
+		"another":                     {library: "/root/.triton/cache/x.py", at: []int{2}, levels: 12, want: []int{2}},
+		"a long name of a library":    {library: long + "site-packages/" + strings.Repeat("e", 180) + ".py", at: []int{2}, levels: 12, want: []int{2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			own, library := s.frame(cmp.Or(tc.own, "/app/train.py"), "own"), s.frame(cmp.Or(tc.library, torch), "library")
+			traceback := uint64(0)
+			for level := tc.levels - 1; level >= 0; level-- {
+				frame := library
+				if slices.Contains(tc.at, level) {
+					frame = own
+				}
+				traceback = s.traceback(traceback, frame, uint32(level), 0)
+			}
+			s.display(class, s.exception(class, traceback, s.text("x")), traceback)
+			x := s.next(t).Chain[0]
+			for level := tc.levels - ofFirst.innermost; level < tc.levels; level++ {
+				tc.want = append(tc.want, level)
+			}
+			require.Equal(t, tc.want, levelsOf(t, &x))
+			require.Equal(t, tc.levels, x.Levels)
+		})
+	}
+}
+
+// levelsOf are the levels of its frames, whose lines say the same.
+func levelsOf(t *testing.T, x *Exception) (levels []int) {
+	level := 0
+	for _, f := range x.Frames {
+		level += f.Skipped
+		require.Equal(t, f.Line, level)
+		levels = append(levels, level)
+		level++
+	}
+	return levels
+}
+
+// Of what it came from one such line is kept.
+func TestStandInKeepsALineOfItsOwnOfACause(t *testing.T) {
+	s := newStandIn(t, 0)
+	class := s.class("ValueError", flagException)
+	own, library := s.frame("/app/train.py", "own"), s.frame("<frozen runpy>", "library")
+	traceback := uint64(0)
+	for level := uint32(30); level > 0; level-- {
+		frame := library
+		if level <= 3 {
+			frame = own
+		}
+		traceback = s.traceback(traceback, frame, level-1, 0)
+	}
+	value := s.exception(class, 0, s.text("x"))
+	put(at(value+48), 0, s.exception(class, traceback, s.text("y")))
+	s.display(class, value, 0)
+	require.Equal(t, []int{2, 28, 29}, levelsOf(t, &s.next(t).Chain[1]))
 }
 
 func frameCode(s *standIn, frame uint64) uint64 {

@@ -137,6 +137,9 @@ var classes = []class{
 		name: "storage.error", types: []string{"OSError", "TimeoutError", "ConnectionAbortedError", "BrokenPipeError"},
 		when: regexp.MustCompile(`^\[Errno (5|28|30|103|107|108|110|112|116|121|122)\][^:]*: b?['"]`),
 	},
+	// A write names no file. These are no errors of sockets; where the kernel has other words for ENOSPC (too many
+	// inotify watches), who raises it says so.
+	{name: "storage.error", types: []string{"OSError"}, when: regexp.MustCompile(`^\[Errno (28|122)\] (No space left on device|Disk quota exceeded)$`)},
 }
 
 // classOf is the class of an exception or, where its words are not known, of one that it

@@ -193,10 +193,10 @@ func traceback(b *strings.Builder, x *pyexception.Exception) {
 		return
 	}
 	b.WriteString("Traceback (most recent call last):\n")
-	if over := x.Levels - len(x.Frames); over > 0 {
-		fmt.Fprintf(b, "  [%d lines farther out are left out]\n", over)
-	}
 	for _, f := range x.Frames {
+		if f.Skipped > 0 {
+			fmt.Fprintf(b, "  [%d lines are left out]\n", f.Skipped)
+		}
 		fmt.Fprintf(b, "  File \"%s\", line %d, in %s\n", f.File, f.Line, f.Function)
 	}
 	if x.Broken {

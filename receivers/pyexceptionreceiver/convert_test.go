@@ -50,7 +50,7 @@ func TestGoldenRecords(t *testing.T) {
 	chain.More = true
 	chain.Chain = append(chain.Chain, pyexception.Exception{
 		Relation: pyexception.Cause, Type: "RuntimeError", Message: "CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be asynchronously reported", Cut: true,
-		Levels: 40, Frames: []pyexception.Frame{{File: "/app/model.py", Line: 77, Function: "Model.forward"}},
+		Levels: 40, Frames: []pyexception.Frame{{File: "/app/model.py", Line: 77, Function: "Model.forward", Skipped: 30}, {File: "/usr/lib/python3.12/runpy.py", Line: 7, Function: "run", Skipped: 8}},
 	})
 	unread := raised()
 	unread.Thread, unread.Comm = 43, "worker"
@@ -165,13 +165,31 @@ func TestClasses(t *testing.T) {
 		"RuntimeError: PytorchStreamWriter failed writing file data/0: file write failed":                                       "storage.error",
 		"RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory":                        "",
 		"OSError: [Errno 5] Input/output error: '/data/x'":                                                                      "storage.error",
+		"OSError: [Errno 28] No space left on device":                                                                           "storage.error",
+		"OSError: [Errno 122] Disk quota exceeded":                                                                              "storage.error",
+		"OSError: [Errno 28] inotify watch limit reached":                                                                       "",
 		"OSError: [Errno 5] Input/output error":                                                                                 "", // of what is not said
 		"TimeoutError: [Errno 110] Connection timed out":                                                                        "",
 		"FileNotFoundError: [Errno 2] No such file or directory: '/data/x'":                                                     "",
-		"ValueError: bad batch 3": "",
+		"ValueError: bad batch 3":                                                                                               "",
 	} {
 		kind, message, _ := strings.Cut(said, ":")
 		require.Equal(t, want, classOf([]pyexception.Exception{{Type: kind, Message: strings.TrimPrefix(message, " ")}}), said)
+	}
+}
+
+// A checkpoint that several ranks write fails with what failed in each, deep in PyTorch: the line is that of the program.
+func TestACheckpointOnAFullDisk(t *testing.T) {
+	const folder = "/opt/venv/lib/python3.12/site-packages/torch/distributed/checkpoint/"
+	outer := raisedAt("CheckpointException", "write", "/app/train.py:main", "/usr/lib/python3.12/concurrent/futures/_base.py:Future.result", folder+"utils.py:_DistWrapper.all_reduce")
+	outer.Frames[1].Skipped, outer.Levels = 9, 12
+	for _, inner := range []pyexception.Exception{
+		raisedAt("OSError", "[Errno 28] No space left on device"), raisedAt("RuntimeError", "[enforce fail at inline_container.cc:672] . unexpected pos 704 vs 598"),
+	} {
+		inner.Relation = pyexception.Member
+		chain := []pyexception.Exception{outer, inner}
+		require.Equal(t, "storage.error", classOf(chain))
+		require.Equal(t, "CheckpointException: write at train.py:10 in main, from "+inner.Type+": "+inner.Message, summarize(chain))
 	}
 }
 

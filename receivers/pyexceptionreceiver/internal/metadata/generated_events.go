@@ -87,7 +87,7 @@ func (a ProcessException) CodeLineNumber(v int64) { a.attributes.Int("code.line.
 // ExceptionMessage sets exception.message: Message of the exception, at most 1 KiB of it. Absent with messages false, and where it could not be read.
 func (a ProcessException) ExceptionMessage(v string) { a.attributes.Text("exception.message", v) }
 
-// ExceptionStacktrace sets exception.stacktrace: The innermost lines of the traceback, and of those of at most two exceptions that it came from, as Python displays them.
+// ExceptionStacktrace sets exception.stacktrace: The innermost lines of the traceback and of those of at most two exceptions that it came from, and farther out the outermost and innermost that are no library's. As Python displays them.
 func (a ProcessException) ExceptionStacktrace(v string) { a.attributes.Text("exception.stacktrace", v) }
 
 // ExceptionType sets exception.type: Name of its class, without the module of one that is written in Python.
