@@ -19,6 +19,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/internal/uprobe"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
+	"github.com/tracecoreai/tracecore/internal/pystack"
 )
 
 // standIn is a function of this program as PyErr_Display, with a probe on it, and memory for
@@ -210,6 +211,8 @@ func TestStandInKeepsItsOwnLines(t *testing.T) {
 		"a long name of a library":    {library: long + "site-packages/" + strings.Repeat("e", 180) + ".py", at: []int{2}, levels: 12, want: []int{2}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			require.True(t, pystack.Library(cmp.Or(tc.library, torch)))
+			require.Equal(t, tc.own == "<stdout>", pystack.Library(cmp.Or(tc.own, "/app/train.py")))
 			own, library := s.frame(cmp.Or(tc.own, "/app/train.py"), "own"), s.frame(cmp.Or(tc.library, torch), "library")
 			traceback := uint64(0)
 			for level := tc.levels - 1; level >= 0; level-- {
