@@ -72,11 +72,14 @@ func (f *Fault) follows(before *Fault) bool {
 	return true
 }
 
-// returned reports whether f is before, seen again: trusted as much, of the same start of its job, and of the
-// same ranks, where its rule says whose fault it is.
+// returned reports whether f is before, seen again: trusted as much, of the same start of its job, told in the
+// same words, and of the same ranks, where its rule says whose fault it is.
 func (f *Fault) returned(before *Fault) bool {
 	cleared, onset := before.verdict.resolved, f.verdict.onset
 	if f.verdict.best.trust != before.verdict.best.trust || onset <= cleared || onset > cleared+again || f.run != "" && before.run != "" && f.run != before.run {
+		return false
+	}
+	if f.kind() != before.kind() {
 		return false
 	}
 	return !slices.ContainsFunc(f.rule.Watches, func(w *Evidence) bool {
@@ -87,6 +90,9 @@ func (f *Fault) returned(before *Fault) bool {
 		})
 	})
 }
+
+// kind is which of its headlines tells f.
+func (f *Fault) kind() string { return f.rule.Headline.Pick(report{Fault: f}.known()).Text }
 
 // firstBegan is when f began for the first time.
 func (f *Fault) firstBegan() int64 {
