@@ -249,7 +249,11 @@ type members struct {
 	joined chan identity.Process
 }
 
+var _ identity.Members = (*members)(nil)
+
 func (m *members) Joined(p identity.Process) { m.joined <- p }
+
+func (*members) Led(identity.Process) {}
 
 func TestTheIdentityExtensionIsToldWhoTakesPartInAJob(t *testing.T) {
 	b := newBench(t)
