@@ -48,7 +48,7 @@ func styles() []style {
 		}
 	}
 	elastic := func(j *job, rank int) []string {
-		return append(plain(j, rank), "TORCHELASTIC_RUN_ID=none", fmt.Sprint("TORCHELASTIC_RESTART_COUNT=", j.starts), "GROUP_RANK=0",
+		return append(plain(j, rank), "TORCHELASTIC_RUN_ID=none", fmt.Sprint("TORCHELASTIC_RESTART_COUNT=", j.starts-1), "GROUP_RANK=0",
 			fmt.Sprint("ROLE_RANK=", rank), "TORCHELASTIC_USE_AGENT_STORE=False")
 	}
 	// A pod of Kubeflow's training operator has this whether its command is torchrun or a training.
@@ -116,7 +116,7 @@ type job struct {
 	number  string // the same as a number
 	world   int
 	port    int
-	starts  int
+	starts  int       // the one that runs included
 	began   time.Time // the last start
 	how     style
 	network *hostnet.Network
@@ -236,6 +236,7 @@ func (j *job) begin(one int, more string) (err error) {
 			return err
 		}
 	}
+	j.starts++
 	if j.how.starts != nil {
 		err = j.network.Within(0, func() error { return j.launchAll(one, more) })
 	} else {
@@ -247,7 +248,6 @@ func (j *job) begin(one int, more string) (err error) {
 	if err != nil {
 		return errors.Join(err, j.end())
 	}
-	j.starts++
 	j.began = time.Now()
 	return nil
 }
