@@ -222,7 +222,7 @@ func (b *callBook) take(c *callRecord, begun start, now int64) bool {
 	}
 	if changed {
 		who.touch()
-	} else if r.told == nil || now < r.told.At+toldAgain {
+	} else if !r.dueAgain() {
 		return false
 	}
 	r.changed(now)

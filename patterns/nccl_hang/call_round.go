@@ -30,6 +30,9 @@ func (j *Join) calledRounds(now int64) (rounds []Round) {
 // half an hour (activity.Again). Its verdict stands for an hour without (expires).
 const toldAgain = int64(20 * time.Minute)
 
+// dueAgain reports whether agents spoke of the run so long after what was told of it.
+func (r *callRun) dueAgain() bool { return r.told != nil && r.last >= r.told.At+toldAgain }
+
 // calledRound is what a run has to say that is new, or lasts for long.
 func (j *Join) calledRound(r *callRun, now int64) (round Round) {
 	r.stalls = j.book.Job(r.name)
@@ -66,7 +69,7 @@ func (j *Join) calledRound(r *callRun, now int64) (round Round) {
 	if r.told != nil && r.told.Stop != told.Stop {
 		round.Cleared = []Cleared{r.told.cleared(r)}
 	}
-	if told.At = now; r.told == nil || r.told.Said != told.Said || now >= r.told.At+toldAgain && r.last >= r.told.At+toldAgain {
+	if told.At = now; r.told == nil || r.told.Said != told.Said || r.dueAgain() {
 		round.Findings = []Finding{*f}
 	} else {
 		told.At = r.told.At
