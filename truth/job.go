@@ -41,11 +41,14 @@ type style struct {
 }
 
 func styles() []style {
+	meeting := func(j *job) []string {
+		return []string{"MASTER_ADDR=" + j.host(0), fmt.Sprint("MASTER_PORT=", j.port), fmt.Sprint("WORLD_SIZE=", j.world)}
+	}
 	plain := func(j *job, rank int) []string {
-		return []string{
-			fmt.Sprint("RANK=", rank), fmt.Sprint("LOCAL_RANK=", rank), fmt.Sprint("WORLD_SIZE=", j.world),
-			"MASTER_ADDR=" + j.host(0), fmt.Sprint("MASTER_PORT=", j.port),
-		}
+		return append(meeting(j), fmt.Sprint("RANK=", rank), fmt.Sprint("LOCAL_RANK=", rank))
+	}
+	lightning := func(j *job, rank int) []string {
+		return append(meeting(j), "NODE_RANK=0", fmt.Sprint("LOCAL_RANK=", rank))
 	}
 	elastic := func(j *job, rank int) []string {
 		return append(plain(j, rank), "TORCHELASTIC_RUN_ID=none", fmt.Sprint("TORCHELASTIC_RESTART_COUNT=", j.starts-1), "GROUP_RANK=0",
@@ -53,7 +56,7 @@ func styles() []style {
 	}
 	// A pod of Kubeflow's training operator has this whether its command is torchrun or a training.
 	pod := func(j *job, rank int) []string {
-		return []string{fmt.Sprint("RANK=", rank), fmt.Sprint("WORLD_SIZE=", j.world), "MASTER_ADDR=" + j.host(0), fmt.Sprint("MASTER_PORT=", j.port)}
+		return append(meeting(j), fmt.Sprint("RANK=", rank))
 	}
 	torchrun := func(j *job) []string {
 		return []string{
@@ -94,6 +97,10 @@ func styles() []style {
 		{name: "mp.spawn", env: func(*job, int) []string { return []string{"TRUTH_SPAWNS=1"} }},
 		{name: "torchrun", env: elastic, starts: torchrun},
 		{name: "torchrun in a pod", env: elastic, starts: torchrun, given: func(j *job) []string { return pod(j, 0) }},
+		{
+			name: "as Lightning", env: lightning, starts: func(*job) []string { return []string{"/usr/bin/python3", "-u", "/train.py"} },
+			given: func(j *job) []string { return append(meeting(j)[:2], "TRUTH_LEADS=1") },
+		},
 		{name: "mpirun", id: true, env: openMPI, starts: func(j *job) []string {
 			return []string{"/usr/bin/mpirun", "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE", "-np", fmt.Sprint(j.world), "/usr/bin/python3", "-u", "/train.py"}
 		}},

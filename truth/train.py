@@ -25,9 +25,14 @@ import torch.distributed as dist
 import torch.multiprocessing
 from torch.utils.data import DataLoader, Dataset
 
-# A real launcher says who the process is; else who starts it does.
-RANK = int(next(os.environ[name] for name in ("TRUTH_RANK", "RANK", "OMPI_COMM_WORLD_RANK") if name in os.environ))
 WORLD = int(os.environ["TRUTH_WORLD"])
+# As the launcher of PyTorch Lightning does, the first process starts the others.
+if "TRUTH_LEADS" in os.environ and "LOCAL_RANK" not in os.environ:
+    os.environ.update(NODE_RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(WORLD))
+    for other in range(1, WORLD):
+        subprocess.Popen([sys.executable, "-u", *sys.argv], env=os.environ | {"LOCAL_RANK": str(other)})
+# A real launcher says who the process is; else who starts it does.
+RANK = int(next(os.environ[name] for name in ("TRUTH_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "LOCAL_RANK") if name in os.environ))
 orders = queue.Queue()
 slower = 0.0
 libc = ctypes.CDLL(None)

@@ -41,6 +41,9 @@ type currents struct {
 
 // note takes a process that was just learned.
 func (c *currents) note(r *record, now uint64) {
+	if parent := c.of[r.ParentPID]; parent != nil && r.launcher == lightning {
+		parent.Value.due, parent.Value.pause = min(parent.Value.due, now), firstAgain // it is a rank by now
+	}
 	if known := c.of[r.PID]; known != nil {
 		if known.Value.startNS == r.startNS && !r.IsRank() {
 			return
@@ -128,7 +131,7 @@ func (t *Tracker) lookAgain() {
 		said := parseEnviron(block).in(one.cgroup)
 		switch {
 		case (err == nil && said.rank == Unknown || err != nil && !passing(err)) && calls.rank != Unknown:
-			t.becomes(one, calls)
+			t.becomes(one, calls.meets(said))
 		case err != nil && !passing(err):
 			t.mu.Lock()
 			t.currents.forget(one.pid)
@@ -146,7 +149,7 @@ func (t *Tracker) lookAgain() {
 }
 
 // becomes makes a process the outermost of the rank that it says it is. One whose children
-// are other ranks is their launcher, and no rank.
+// are other ranks is their launcher, and no rank, but for that of Lightning, which is a rank itself.
 func (t *Tracker) becomes(one *current, said launch) {
 	t.mu.RLock()
 	known := t.table.exact(one.pid, one.startNS)
@@ -164,9 +167,12 @@ func (t *Tracker) becomes(one *current, said launch) {
 		return
 	}
 	below := t.below(known)
-	if slices.ContainsFunc(below, func(r *record) bool { return r.IsRank() && (r.Rank != said.rank || r.WorldSize != said.worldSize) }) {
+	other := func(r *record) bool { return r.IsRank() && (r.Rank != said.rank || r.WorldSize != said.worldSize) }
+	leads := func(r *record) bool { return said.launcher == lightning && r.WorldSize == said.worldSize }
+	if slices.ContainsFunc(below, func(r *record) bool { return other(r) && !leads(r) }) {
 		return
 	}
+	below = slices.DeleteFunc(below, other)
 	f := facts{pid: known.PID, parentPID: known.ParentPID, startNS: known.startNS, comm: known.Comm, launch: said, home: home{domain: unknownDomain}}
 	f.keep(known)
 	rank := t.put(f, parent)

@@ -28,6 +28,7 @@ type launch struct {
 	masterPort                 int
 	rendezvous                 string // that no environment says
 	byCalls                    bool   // nor does it name the rank: its calls do
+	peers                      int    // ranks that meet at its store, where the environment does not name which of them it is
 	mpi                        bool   // a launcher of MPI started it, which has one process on each host
 	launcher                   string // whose mark it has, "" for none
 	ofStep                     bool   // it is the task of a step of Slurm that has the rank
@@ -58,6 +59,7 @@ const (
 	varPMISize
 	varJAXRank
 	varJAXSize
+	varNodeRank
 	varJobID
 	varElasticRunID
 	varSlurmJobID
@@ -105,6 +107,8 @@ func index(name []byte) int {
 		return varJAXRank
 	case "JAX_NUM_PROCESSES":
 		return varJAXSize
+	case "NODE_RANK":
+		return varNodeRank
 	case "JOB_ID":
 		return varJobID
 	case "TORCHELASTIC_RUN_ID":
@@ -176,6 +180,9 @@ func parseEnviron(block []byte) launch {
 			}
 		}
 	}
+	if l.rank == Unknown {
+		l.takeNode(&vars)
+	}
 	l.takeJob(&vars)
 	l.drill = l.word(vars[varDrill], maxToken)
 	return l
@@ -226,6 +233,36 @@ func (l *launch) takeLocal(vars *variables, s rankSource) {
 	if same := noLaunch(); l.localRank == Unknown && same.takeRank(vars, s) && same.rank == l.rank && same.worldSize == l.worldSize {
 		l.localRank = same.localRank
 	}
+}
+
+// lightning is the launcher of PyTorch Lightning, whose first process on a node is a rank and starts the others.
+const lightning = "lightning"
+
+// takeNode reads what Lightning says, which has no RANK (_SubprocessScriptLauncher of
+// lightning/fabric/strategies/launchers): NODE_RANK, LOCAL_RANK and the WORLD_SIZE of all nodes. How many ranks
+// are on a node it does not say. So these are the ranks of the first node. Those of the others are
+// known by their calls, and their job by the address of its store.
+func (l *launch) takeNode(vars *variables) {
+	if vars[varRank] != nil || vars[varNodeRank] == nil || vars[varLocalRank] == nil || vars[varWorldSize] == nil {
+		return
+	}
+	node, of := l.number(vars[varNodeRank], maxWorldSize-1), rankSource{rank: varLocalRank, local: varLocalRank, world: varWorldSize}
+	switch {
+	case node == Unknown:
+	case node > 0:
+		l.takeStore(vars)
+		l.peers = max(0, l.number(vars[varWorldSize], maxWorldSize))
+	case l.takeRank(vars, of):
+		l.launcher = lightning
+	}
+}
+
+// meets is what the calls of a process say of its rank, at the store that its environment names.
+func (l launch) meets(environ launch) launch {
+	if environ.masterAddr != "" && environ.peers == l.worldSize {
+		l.masterAddr, l.masterPort, l.rendezvous = environ.masterAddr, environ.masterPort, ""
+	}
+	return l
 }
 
 // in is what the environment of a process in that cgroup says. sbatch hands the environment that

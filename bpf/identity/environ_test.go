@@ -48,6 +48,21 @@ func TestEnvironmentNamesTheRank(t *testing.T) {
 			block("PMI_RANK=2", "PMI_FD=9", "PMI_SIZE=4", "MPI_LOCALNRANKS=2", "MPI_LOCALRANKID=1"),
 			launch{rank: 2, localRank: 1, worldSize: 4, mpi: true, launcher: "hydra"},
 		},
+		"PyTorch Lightning on its first node": {
+			block("MASTER_ADDR=127.0.0.1", "MASTER_PORT=4711", "NODE_RANK=0", "LOCAL_RANK=3", "WORLD_SIZE=8"),
+			launch{rank: 3, localRank: 3, worldSize: 8, masterAddr: "127.0.0.1", masterPort: 4711, launcher: "lightning"},
+		},
+		"PyTorch Lightning on another node, whose ranks it does not say": {
+			block("MASTER_ADDR=node-0", "MASTER_PORT=4711", "NODE_RANK=1", "LOCAL_RANK=3", "WORLD_SIZE=8"),
+			launch{rank: Unknown, localRank: Unknown, worldSize: Unknown, masterAddr: "node-0", masterPort: 4711, peers: 8},
+		},
+		"an operator of Kubernetes, which says a rank": {
+			block("MASTER_ADDR=node-0", "MASTER_PORT=4711", "NODE_RANK=0", "LOCAL_RANK=3", "WORLD_SIZE=8", "RANK=5"),
+			launch{rank: 5, localRank: 3, worldSize: 8, masterAddr: "node-0", masterPort: 4711},
+		},
+		"a pod of a launcher that is still to start": {
+			block("MASTER_ADDR=node-0", "MASTER_PORT=4711", "NODE_RANK=0", "WORLD_SIZE=8"), noLaunch(),
+		},
 		"MPICH over PMIx: a rank without a world is none": {
 			block("PMIX_RANK=2", "PMIX_NAMESPACE=ns"),
 			launch{rank: Unknown, localRank: Unknown, worldSize: Unknown, jobID: "ns"},
@@ -189,6 +204,9 @@ func TestHostileValuesAreUnknownAndCounted(t *testing.T) {
 		"world too large":     {block("RANK=1", "WORLD_SIZE=16777217"), 1},
 		"rank beyond world":   {block("RANK=8", "WORLD_SIZE=8"), 1},
 		"both":                {block("RANK=x", "WORLD_SIZE=y"), 2},
+		"of a node":           {block("NODE_RANK=x", "LOCAL_RANK=0", "WORLD_SIZE=8"), 1},
+		"on a node":           {block("NODE_RANK=0", "LOCAL_RANK=8", "WORLD_SIZE=8"), 1},
+		"a world of none":     {block("NODE_RANK=1", "LOCAL_RANK=0", "WORLD_SIZE=-8"), 1},
 		"two bad sources":     {block("RANK=x", "WORLD_SIZE=8", "PMI_RANK=1", "PMI_SIZE=0"), 2},
 		"bytes after a digit": {block("RANK=1\xff", "WORLD_SIZE=8"), 1},
 	} {
