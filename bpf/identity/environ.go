@@ -60,13 +60,27 @@ const (
 	varJAXRank
 	varJAXSize
 	varNodeRank
+	varFluxRank
+	varFluxLocalRank
+	varFluxSize
+	varHorovodRank
+	varHorovodLocalRank
+	varHorovodSize
+	varPaddleRank
+	varPaddleLocalRank
+	varPaddleSize
 	varJobID
 	varElasticRunID
+	varFluxJobID
 	varSlurmJobID
 	varPMIXNamespace
 	varMasterAddr
 	varMasterPort
 	varJAXCoordinator
+	varHorovodAddr
+	varHorovodPort
+	varPaddleMaster
+	varPaddleEndpoints
 	varElasticRestarts
 	varSlurmRestarts
 	varDrill
@@ -109,6 +123,34 @@ func index(name []byte) int {
 		return varJAXSize
 	case "NODE_RANK":
 		return varNodeRank
+	case "FLUX_TASK_RANK": // flux-environment(7)
+		return varFluxRank
+	case "FLUX_TASK_LOCAL_ID":
+		return varFluxLocalRank
+	case "FLUX_JOB_SIZE":
+		return varFluxSize
+	case "FLUX_JOB_ID":
+		return varFluxJobID
+	case "HOROVOD_RANK": // horovod/runner/gloo_run.py
+		return varHorovodRank
+	case "HOROVOD_LOCAL_RANK":
+		return varHorovodLocalRank
+	case "HOROVOD_SIZE":
+		return varHorovodSize
+	case "HOROVOD_GLOO_RENDEZVOUS_ADDR":
+		return varHorovodAddr
+	case "HOROVOD_GLOO_RENDEZVOUS_PORT":
+		return varHorovodPort
+	case "PADDLE_TRAINER_ID": // paddle/distributed/launch/controllers/collective.py
+		return varPaddleRank
+	case "PADDLE_RANK_IN_NODE":
+		return varPaddleLocalRank
+	case "PADDLE_TRAINERS_NUM":
+		return varPaddleSize
+	case "PADDLE_MASTER":
+		return varPaddleMaster
+	case "PADDLE_TRAINER_ENDPOINTS":
+		return varPaddleEndpoints
 	case "JOB_ID":
 		return varJobID
 	case "TORCHELASTIC_RUN_ID":
@@ -135,8 +177,8 @@ func index(name []byte) int {
 	return none
 }
 
-// sources are the launchers, the innermost first: torchrun, Open MPI, PMI (MPICH, Intel MPI),
-// Slurm, JAX. mpirun inside an allocation of Slurm has srun start a daemon on each node. Its
+// sources are the launchers, the innermost first: torchrun, Horovod, PaddlePaddle, Open MPI,
+// PMI (MPICH, Intel MPI), Slurm, Flux, JAX. mpirun inside an allocation of Slurm has srun start a daemon on each node. Its
 // ranks have the daemon's SLURM_PROCID, which is the index of the node.
 //
 // A source counts when it gives rank and world size, both: a RANK alone is a common name in
@@ -148,12 +190,15 @@ func index(name []byte) int {
 // The mark is a variable that a launcher gives to its ranks, and no other that says a rank in
 // the same words: an operator of Kubernetes says RANK, Slurm's pmi2 PMI_RANK, a script
 // whatever it likes.
-func sources() [5]rankSource {
-	return [5]rankSource{
+func sources() [8]rankSource {
+	return [...]rankSource{
 		{varRank, varLocalRank, varWorldSize, varElasticRestarts, "torchrun"},
+		{varHorovodRank, varHorovodLocalRank, varHorovodSize, none, ""},
+		{varPaddleRank, varPaddleLocalRank, varPaddleSize, none, ""},
 		{varOMPIRank, varOMPILocalRank, varOMPISize, varPMIXNamespace, "mpirun"},
 		{varPMIRank, varPMILocalRank, varPMISize, varPMILocalRank, "hydra"},
 		{varSlurmProcID, varSlurmLocalID, varSlurmStepTasks, none, ""},
+		{varFluxRank, varFluxLocalRank, varFluxSize, none, ""},
 		{varJAXRank, none, varJAXSize, none, ""},
 	}
 }
@@ -286,7 +331,7 @@ func (l *launch) takeJob(vars *variables) {
 		l.takeAttempt(vars)
 		l.takeTrace(vars)
 	}
-	for _, source := range [...]int{varElasticRunID, varSlurmJobID, varPMIXNamespace} {
+	for _, source := range [...]int{varElasticRunID, varFluxJobID, varSlurmJobID, varPMIXNamespace} {
 		if l.jobID != "" {
 			return
 		}
@@ -300,14 +345,26 @@ func (l *launch) takeJob(vars *variables) {
 
 // takeStore reads where the ranks meet.
 func (l *launch) takeStore(vars *variables) {
-	l.masterAddr = l.word(vars[varMasterAddr], maxHostName)
-	if vars[varMasterPort] != nil {
-		l.masterPort = max(0, l.number(vars[varMasterPort], 65535))
+	first, _, _ := bytes.Cut(vars[varPaddleEndpoints], []byte{','}) // of rank 0
+	for _, at := range [...][2][]byte{
+		{vars[varMasterAddr], vars[varMasterPort]}, {vars[varHorovodAddr], vars[varHorovodPort]},
+		endpoint(vars[varPaddleMaster]), endpoint(first), endpoint(vars[varJAXCoordinator]),
+	} {
+		if l.masterAddr = l.word(at[0], maxHostName); at[1] != nil {
+			l.masterPort = max(0, l.number(at[1], 65535))
+		}
+		if l.masterAddr != "" {
+			return
+		}
 	}
-	if at := bytes.LastIndexByte(vars[varJAXCoordinator], ':'); l.masterAddr == "" && at > 0 {
-		l.masterAddr = l.word(vars[varJAXCoordinator][:at], maxHostName)
-		l.masterPort = max(0, l.number(vars[varJAXCoordinator][at+1:], 65535))
+}
+
+// endpoint parts HOST:PORT.
+func endpoint(text []byte) (parts [2][]byte) {
+	if at := bytes.LastIndexByte(text, ':'); at > 0 {
+		parts = [2][]byte{text[:at], text[at+1:]}
 	}
+	return parts
 }
 
 // takeAttempt reads how often the launcher has started the job again.

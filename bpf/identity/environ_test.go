@@ -48,6 +48,30 @@ func TestEnvironmentNamesTheRank(t *testing.T) {
 			block("PMI_RANK=2", "PMI_FD=9", "PMI_SIZE=4", "MPI_LOCALNRANKS=2", "MPI_LOCALRANKID=1"),
 			launch{rank: 2, localRank: 1, worldSize: 4, mpi: true, launcher: "hydra"},
 		},
+		"Flux": {
+			block("FLUX_JOB_ID=ƒ3ETxsR9H", "FLUX_JOB_SIZE=4", "FLUX_JOB_NNODES=2", "FLUX_TASK_RANK=3", "FLUX_TASK_LOCAL_ID=1"),
+			launch{rank: 3, localRank: 1, worldSize: 4, jobID: "ƒ3ETxsR9H"},
+		},
+		"Flux with PMI": {
+			block("FLUX_JOB_ID=f3ETxsR9H", "FLUX_JOB_SIZE=4", "FLUX_TASK_RANK=3", "FLUX_TASK_LOCAL_ID=1", "PMI_RANK=3", "PMI_SIZE=4", "PMI_FD=9"),
+			launch{rank: 3, localRank: 1, worldSize: 4, jobID: "f3ETxsR9H", mpi: true},
+		},
+		"torchrun within a task of Flux": {
+			block("FLUX_JOB_ID=f3ETxsR9H", "FLUX_JOB_SIZE=2", "FLUX_TASK_RANK=1", "FLUX_TASK_LOCAL_ID=0", "RANK=9", "LOCAL_RANK=1", "WORLD_SIZE=16", "TORCHELASTIC_RUN_ID=none"),
+			launch{rank: 9, localRank: 1, worldSize: 16, jobID: "f3ETxsR9H"},
+		},
+		"horovodrun with Gloo": {
+			block("HOROVOD_RANK=5", "HOROVOD_SIZE=8", "HOROVOD_LOCAL_RANK=1", "HOROVOD_CONTROLLER=gloo", "HOROVOD_GLOO_RENDEZVOUS_ADDR=10.0.0.1", "HOROVOD_GLOO_RENDEZVOUS_PORT=40001"),
+			launch{rank: 5, localRank: 1, worldSize: 8, masterAddr: "10.0.0.1", masterPort: 40001},
+		},
+		"PaddlePaddle": {
+			block("PADDLE_MASTER=10.0.0.1:49178", "PADDLE_TRAINER_ID=9", "PADDLE_TRAINERS_NUM=16", "PADDLE_RANK_IN_NODE=1", "PADDLE_TRAINER_ENDPOINTS=10.0.0.1:49179,10.0.0.1:49180"),
+			launch{rank: 9, localRank: 1, worldSize: 16, masterAddr: "10.0.0.1", masterPort: 49178},
+		},
+		"PaddlePaddle with the addresses of its hosts": {
+			block("PADDLE_TRAINER_ID=9", "PADDLE_TRAINERS_NUM=16", "PADDLE_RANK_IN_NODE=1", "PADDLE_TRAINER_ENDPOINTS=10.0.0.1:6070,10.0.0.1:6071,10.0.0.2:6070"),
+			launch{rank: 9, localRank: 1, worldSize: 16, masterAddr: "10.0.0.1", masterPort: 6070},
+		},
 		"PyTorch Lightning on its first node": {
 			block("MASTER_ADDR=127.0.0.1", "MASTER_PORT=4711", "NODE_RANK=0", "LOCAL_RANK=3", "WORLD_SIZE=8"),
 			launch{rank: 3, localRank: 3, worldSize: 8, masterAddr: "127.0.0.1", masterPort: 4711, launcher: "lightning"},
@@ -204,6 +228,7 @@ func TestHostileValuesAreUnknownAndCounted(t *testing.T) {
 		"world too large":     {block("RANK=1", "WORLD_SIZE=16777217"), 1},
 		"rank beyond world":   {block("RANK=8", "WORLD_SIZE=8"), 1},
 		"both":                {block("RANK=x", "WORLD_SIZE=y"), 2},
+		"endpoints of none":   {block("PADDLE_TRAINER_ID=0", "PADDLE_TRAINERS_NUM=-2", "PADDLE_TRAINER_ENDPOINTS=:,:"), 1},
 		"of a node":           {block("NODE_RANK=x", "LOCAL_RANK=0", "WORLD_SIZE=8"), 1},
 		"on a node":           {block("NODE_RANK=0", "LOCAL_RANK=8", "WORLD_SIZE=8"), 1},
 		"a world of none":     {block("NODE_RANK=1", "LOCAL_RANK=0", "WORLD_SIZE=-8"), 1},

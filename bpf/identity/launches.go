@@ -93,7 +93,7 @@ const (
 
 // trains are libraries that a training has mapped, and what prepares it or waits for it has not.
 var trains = []string{
-	"libcuda.so", "libamdhip64.so", "libnccl.so", "librccl.so", "libtorch*", "libjax*", "xla_extension*", "libtensorflow*", "libtpu.so", "libmpi.so",
+	"libcuda.so", "libamdhip64.so", "libnccl.so", "librccl.so", "libtorch*", "libjax*", "xla_extension*", "libtensorflow*", "libtpu.so", "libmpi.so", "libpaddle*",
 }
 
 // unasked are the processes that have lived long and do not train, as far as is known. Each is due
