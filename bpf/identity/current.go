@@ -18,6 +18,7 @@ const (
 	firstAgain   = time.Second            // between two looks, then half as much more each time
 	longestAgain = time.Minute            //
 	longestRound = 100 * time.Millisecond // of looks, once a second
+	atOnceAgain  = 100 * time.Millisecond // between two looks that wait for no round
 )
 
 // current is a living process that is no rank and may become one.
@@ -41,9 +42,6 @@ type currents struct {
 
 // note takes a process that was just learned.
 func (c *currents) note(r *record, now uint64) {
-	if parent := c.of[r.ParentPID]; parent != nil && r.launcher == lightning {
-		parent.Value.due, parent.Value.pause = min(parent.Value.due, now), firstAgain // it is a rank by now
-	}
 	if known := c.of[r.PID]; known != nil {
 		if known.Value.startNS == r.startNS && !r.IsRank() {
 			return
@@ -123,29 +121,60 @@ func (t *Tracker) lookAgain() {
 		if time.Since(began) > longestRound {
 			return // the others are due the next time
 		}
-		t.mu.Lock()
-		one.due, one.pause = now+uint64(one.pause), min(one.pause+one.pause/2, longestAgain)
-		calls := one.calls
-		t.mu.Unlock()
-		block, err := t.proc.current(one.pid, &one.place)
-		said := parseEnviron(block).in(one.cgroup)
-		switch {
-		case (err == nil && said.rank == Unknown || err != nil && !passing(err)) && calls.rank != Unknown:
-			t.becomes(one, calls.meets(said))
-		case err != nil && !passing(err):
-			t.mu.Lock()
-			t.currents.forget(one.pid)
-			t.mu.Unlock()
-		case err != nil || said.rank == Unknown:
-			one.said = noLaunch()
-		case said != one.said: // it may be about to start others, with one rank after another
-			t.mu.Lock()
-			one.said, one.pause, one.due = said, firstAgain, now+uint64(firstAgain)
-			t.mu.Unlock()
-		default:
-			t.becomes(one, said)
-		}
+		t.lookAt(one, now)
 	}
+}
+
+// lookAtFirst looks at the first process of Lightning when it has started another rank: it is one by now, and
+// may not live until the next round.
+func (t *Tracker) lookAtFirst(pid uint32) {
+	now := bootNow()
+	t.mu.Lock()
+	known := t.currents.of[pid]
+	if known != nil {
+		known.Value.due = min(known.Value.due, now)
+	}
+	t.mu.Unlock()
+	if known != nil && now >= t.atOnce {
+		t.atOnce = now + uint64(atOnceAgain)
+		t.lookAt(known.Value, now)
+	}
+}
+
+func (t *Tracker) lookAt(one *current, now uint64) {
+	t.mu.Lock()
+	one.due, one.pause = now+uint64(one.pause), min(one.pause+one.pause/2, longestAgain)
+	calls := one.calls
+	t.mu.Unlock()
+	block, err := t.proc.current(one.pid, &one.place)
+	said := parseEnviron(block).in(one.cgroup)
+	switch {
+	case (err == nil && said.rank == Unknown || err != nil && !passing(err)) && calls.rank != Unknown:
+		t.becomes(one, calls.meets(said))
+	case err != nil && !passing(err):
+		t.mu.Lock()
+		t.currents.forget(one.pid)
+		t.mu.Unlock()
+	case err != nil || said.rank == Unknown:
+		one.said = noLaunch()
+	case said != one.said && !t.started(one, said): // it may be about to start others, with one rank after another
+		t.mu.Lock()
+		one.said, one.pause, one.due = said, firstAgain, now+uint64(firstAgain)
+		t.mu.Unlock()
+	default:
+		t.becomes(one, said)
+	}
+}
+
+// started reports whether a process that says it is the first of Lightning has started others.
+func (t *Tracker) started(one *current, said launch) bool {
+	if said.launcher != lightning {
+		return false
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	known := t.table.exact(one.pid, one.startNS)
+	return known != nil && slices.ContainsFunc(t.below(known), func(r *record) bool { return r.launcher == lightning && r.IsRank() && r.Rank != said.rank })
 }
 
 // becomes makes a process the outermost of the rank that it says it is. One whose children

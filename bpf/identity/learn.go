@@ -40,8 +40,11 @@ func (t *Tracker) onExec(e *event) {
 	parent := t.parent(e.parentPID, e.timeNS, maxAncestors)
 	f.arguments = t.argumentsUnder(parent, e.pid)
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.put(f, parent)
+	t.mu.Unlock()
+	if f.launch.launcher == lightning {
+		t.lookAtFirst(e.parentPID)
+	}
 }
 
 // drills reports whether a process has proven that a drill started it.

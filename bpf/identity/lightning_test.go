@@ -3,9 +3,18 @@
 package identity
 
 import (
+	"bufio"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/tracecoreai/tracecore/internal/hosttest"
+	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
 // ofLightning is what PyTorch Lightning gives to the ranks that it starts, and sets for its own.
@@ -91,8 +100,8 @@ func TestRanksOfLightningOnOtherNodesAreKnownByTheirCalls(t *testing.T) {
 	}
 }
 
-// The first one is looked at again as soon as it starts another rank.
-func TestALauncherOfLightningIsLookedAtWhenItStartsARank(t *testing.T) {
+// The first one is looked at as soon as it starts another rank, and needs no second look then.
+func TestTheFirstOfLightningIsARankOnceItStartsAnother(t *testing.T) {
 	s := newScripted(t, Options{}, nil)
 	s.exec(100, 1, 0, 0, "PATH=/bin")
 	s.settle()
@@ -103,7 +112,56 @@ func TestALauncherOfLightningIsLookedAtWhenItStartsARank(t *testing.T) {
 	s.exec(101, 100, 1, 1, ofLightning("0", "1", "2")...)
 	s.settle()
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	require.Equal(t, firstAgain, first.pause)
-	require.LessOrEqual(t, first.due, bootNow())
+	due := first.due
+	s.mu.Unlock()
+	require.Less(t, due, bootNow()+uint64(longestAgain), "it was looked at")
+
+	said := parseEnviron(block(ofLightning("0", "0", "2")...))
+	one := &current{pid: 100, startNS: s.ns(0)}
+	require.True(t, s.started(one, said))
+	require.False(t, s.started(one, parseEnviron(block("RANK=0", "WORLD_SIZE=2"))), "it may go on to say other ranks")
+	require.False(t, s.started(&current{pid: 101, startNS: s.ns(1)}, said), "it has started nobody")
+}
+
+// TestTheFirstOfLightningIsKnown: the first process sets its variables, starts the others, and dies.
+func TestTheFirstOfLightningIsKnown(t *testing.T) {
+	privtest.Require(t)
+	const python = "/usr/bin/python3"
+	if _, err := os.Stat(python); err != nil {
+		t.Skip("needs ", python)
+	}
+	tracker := openTracker(t, Options{})
+	exits := watch(t, tracker)
+	cmd := exec.Command(python, "-c", `import os, subprocess, sys
+os.environ.update(MASTER_ADDR="10.0.0.1", MASTER_PORT="29500", NODE_RANK="0", LOCAL_RANK="0", WORLD_SIZE="3")
+others = [subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], env=os.environ | {"LOCAL_RANK": str(n)}) for n in (1, 2)]
+print(*(o.pid for o in others), flush=True)
+sys.stdin.readline()
+os._exit(7)
+`)
+	cmd.Env = []string{"PATH=/usr/bin:/bin"}
+	end, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	said, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewScanner(said)
+	require.True(t, lines.Scan())
+	require.Eventually(t, func() bool {
+		p, known := tracker.Lookup(uint32(cmd.Process.Pid), 0, time.Now())
+		return known && p.IsRank()
+	}, hosttest.Patience, 10*time.Millisecond)
+	_, err = end.Write([]byte("end\n"))
+	require.NoError(t, err)
+	e := exitOf(t, exits, uint32(cmd.Process.Pid))
+	require.Equal(t, []any{0, 3, "10.0.0.1:29500/3", false, 7}, []any{e.Rank, e.WorldSize, e.Rendezvous, e.Inherited, e.Code})
+	for n, word := range strings.Fields(lines.Text()) {
+		pid, err := strconv.ParseUint(word, 10, 32)
+		require.NoError(t, err)
+		p, known := tracker.Lookup(uint32(pid), 0, time.Now())
+		require.True(t, known)
+		require.Equal(t, []any{n + 1, "10.0.0.1:29500/3", false}, []any{p.Rank, p.Rendezvous, p.Inherited})
+	}
+	require.NoError(t, end.Close())
+	require.Error(t, cmd.Wait())
 }

@@ -60,6 +60,7 @@ type Tracker struct {
 	lastScan    time.Time
 	behind      waiting[event] // for the end of their first process
 	firstEnding time.Duration  // see the constant
+	atOnce      uint64         // boot clock: no look waits for no round before
 	late        bool           // what is handled happened while nobody looked
 	since       uint64         // boot clock: what was before has been handled, as late
 
