@@ -414,10 +414,13 @@ func (t *trial) diesAtStart() (int, error) {
 	t.fresh()
 	t.place = place("start")
 	t.right("rank_exit", "exit status 1")
-	t.begin()
 	if err := t.job.begin(t.rank, "TRUTH_DIES=1"); err != nil {
 		return ended, err
 	}
+	if err := t.carried(t.rank, time.Minute); err != nil { // it imports PyTorch first, which takes seconds
+		return ended, err
+	}
+	t.begin()
 	select {
 	case <-t.ranks[t.rank].ended:
 	case <-time.After(time.Minute):

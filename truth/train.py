@@ -321,6 +321,8 @@ def main():
     if meant:
         time.sleep(float(os.environ.get("TRUTH_LATE", "0")))
     if meant and "TRUTH_DIES" in os.environ:
+        say("done", "dies")
+        time.sleep(0.2)  # until that is heard
         raise ImportError("no module named truth")  # stands: start
     host, _, port = os.environ["TRUTH_MASTER"].rpartition(":")
     if "TRUTH_FIFOS" in os.environ and "TORCHELASTIC_RUN_ID" in os.environ:
