@@ -18,6 +18,7 @@ type conclusion struct {
 	revision int
 	emitted  string // hash of the newest revision
 	told     string // and of what it says but for counts and times
+	leads    bool   // and whether it was the root cause of its incident there, as a fault
 
 	changed    bool  // since it was given out
 	quietEvery int64 // counts alone are given out this often, ever more rarely

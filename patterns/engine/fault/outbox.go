@@ -84,6 +84,7 @@ func (s *Set) emit(f *Fault) {
 func (s *Set) give(v verdict.Verdict, c *conclusion) {
 	c.revision++
 	v.Revision = c.revision
+	c.leads = v.Role == verdict.RootCause && v.Severity != verdict.Info
 	if len(s.out.verdicts) >= s.opts.Queue {
 		s.stats.QueueDropped++
 		return

@@ -40,6 +40,7 @@ type savedVerdict struct {
 	Revision   int                `json:"revision"`
 	Emitted    string             `json:"emitted"`
 	Told       string             `json:"told,omitempty"`
+	Leads      bool               `json:"leads,omitempty"`
 	Due        bool               `json:"due,omitempty"`
 	Changed    bool               `json:"dirty,omitempty"`
 	QuietEvery int64              `json:"quiet_every"`
@@ -113,7 +114,7 @@ func (f *Fault) saveVerdict() *savedVerdict {
 	c := f.verdict
 	v := &savedVerdict{
 		ID: c.id, End: c.best.end, Confidence: c.best.confidence, Trust: c.best.trust, Stands: c.best.stands, Doubted: c.best.doubted, Onset: c.onset,
-		Revision: c.revision, Emitted: c.emitted, Told: c.told, Due: c.due, Changed: c.changed, QuietEvery: c.quietEvery, NextQuiet: c.nextQuiet,
+		Revision: c.revision, Emitted: c.emitted, Told: c.told, Leads: c.leads, Due: c.due, Changed: c.changed, QuietEvery: c.quietEvery, NextQuiet: c.nextQuiet,
 		Resolved: c.resolved, Withdrawn: c.withdrawn, Ended: c.ended, Closing: c.closing, Before: c.returns, Root: c.node.Root(),
 	}
 	v.Seen, v.Short = f.rule.namesOf(c.best.seen), f.rule.namesOf(c.best.short)

@@ -74,6 +74,9 @@ func (f witness) Sure() bool { return f.Full() || f.rule.Terminal }
 // Severity is how bad it is.
 func (f witness) Severity() verdict.Severity { return report(f).severity() }
 
+// Leads reports whether it was last given out as the root cause of its incident, as a fault.
+func (f witness) Leads() bool { return f.verdict.leads }
+
 // Full reports whether its confidence is full.
 func (f witness) Full() bool { return f.verdict.best.confidence == verdict.Full }
 

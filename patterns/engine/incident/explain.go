@@ -1,6 +1,10 @@
 package incident
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
 
 // explain makes effect a symptom of cause, if the cause explains it and no better
 // cause is known.
@@ -14,8 +18,8 @@ func (g *Graph) explain(cause, effect *Node, l *Link) {
 		return
 	case !explains(cause.verdict, effect.verdict, l):
 		return
-	case cause.descendsFrom(effect): // they explain each other: the earlier one does
-		if cause.parent != effect || !earlier(cause.verdict, effect.verdict) {
+	case cause.descendsFrom(effect): // they explain each other
+		if cause.parent != effect || !first(cause.verdict, effect.verdict) {
 			return
 		}
 		cause.Turned()
@@ -120,6 +124,20 @@ func better(a *Node, via *Link, b *Node, viaB *Link) bool {
 		return via.Shared > viaB.Shared
 	}
 	return earlier(a.verdict, b.verdict)
+}
+
+// first reports whether a is the root cause of two that explain each other: a fault stands above information, and
+// what is certain above what is likely; then what people were told of stays where it is, or else the earlier is.
+func first(a, b Verdict) bool {
+	switch mild := a.Severity() == verdict.Info; {
+	case mild != (b.Severity() == verdict.Info):
+		return !mild
+	case a.Full() != b.Full():
+		return a.Full()
+	case a.Leads() != b.Leads():
+		return a.Leads()
+	}
+	return earlier(a, b)
 }
 
 // earlier orders verdicts by when they began, then by pattern id and verdict id, so that

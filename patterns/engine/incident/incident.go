@@ -25,6 +25,7 @@ type Verdict interface {
 	Full() bool // its confidence is full
 	Sure() bool // it is full, or tells of a death, which is one however sure its cause
 	Severity() verdict.Severity
+	Leads() bool // it was last given out as the root cause of its incident, as a fault
 	Parties() Parties
 	// Accuses says whose fault it is, where it is sure, and Names whom its evidence names, sure
 	// or not: by what it tells of until a moment.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +26,7 @@ type told struct {
 	partial   bool
 	short     bool
 	expired   bool
+	leads     bool
 	trust     verdict.Trust
 	severity  verdict.Severity
 	parties   Parties
@@ -58,6 +60,7 @@ func (t *told) Trust() verdict.Trust                  { return t.trust }
 func (t *told) Severity() verdict.Severity            { return cmp.Or(t.severity, verdict.Error) }
 func (t *told) Sure() bool                            { return !t.partial }
 func (t *told) Full() bool                            { return !t.partial }
+func (t *told) Leads() bool                           { return t.leads }
 func (t *told) Ranks() []int                          { return t.ranks }
 func (t *told) RanksOf(Job) []int                     { return t.ranks }
 func (t *told) Connect()                              { t.meets(t) }
@@ -397,6 +400,54 @@ func TestTheEarlierOfACircleIsTheRoot(t *testing.T) {
 		}
 		require.True(t, one["a"].node.IsRoot(), fmt.Sprint(order))
 		require.Equal(t, "a", one["b"].node.Root())
+	}
+}
+
+// What people were told of stays the root cause, whichever is looked at anew, unless the other alone is a fault, or certain.
+func TestOfACircleWhatWasToldStaysTheRoot(t *testing.T) {
+	for name, tc := range map[string]struct {
+		told, mild, likely string
+		want               string
+	}{
+		"nobody was told":                {"", "", "", "a"},
+		"the earlier was told":           {"a", "", "", "a"},
+		"the later was told":             {"b", "", "", "b"},
+		"both were told":                 {"ab", "", "", "a"},
+		"the earlier is information":     {"", "a", "", "b"},
+		"the later is information":       {"", "b", "", "a"},
+		"information that was told":      {"a", "a", "", "b"},
+		"both are information":           {"", "ab", "", "a"},
+		"of both information, one told":  {"b", "ab", "", "b"},
+		"the earlier is likely":          {"", "", "a", "b"},
+		"what was told is likely":        {"a", "", "a", "b"},
+		"both are likely":                {"b", "", "ab", "b"},
+		"likely, and certain of no harm": {"", "b", "a", "a"},
+	} {
+		for _, order := range [][]string{{"a", "b"}, {"b", "a"}} {
+			b := newBench()
+			one := map[string]*told{"a": b.verdict("a", 10*second), "b": b.verdict("b", 12*second)}
+			b.link.Early = 5 * time.Second
+			for id, v := range one {
+				v.leads, v.partial = strings.Contains(tc.told, id), strings.Contains(tc.likely, id)
+				if strings.Contains(tc.mild, id) {
+					v.severity = verdict.Info
+				}
+				v.meets = func(v *told) {
+					b.MeetAgain(v.node, b.link, "x", Cause)
+					b.MeetAgain(v.node, b.link, "x", Effect)
+				}
+			}
+			for _, id := range order {
+				one[id].Connect()
+			}
+			for _, again := range []string{"", "a", "b", "a"} {
+				if again != "" {
+					b.Relook(one[again].node)
+				}
+				require.Equal(t, tc.want, one["a"].node.Root(), "%s %v %s", name, order, again)
+				require.Equal(t, tc.want, one["b"].node.Root(), "%s %v %s", name, order, again)
+			}
+		}
 	}
 }
 
