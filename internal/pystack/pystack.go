@@ -48,7 +48,16 @@ var errTexts = errors.New("its names and line tables are longer than is read in 
 type Frame struct {
 	File     string
 	Line     int    // 0 where the code has no line, or its line table is not in memory
+	LastLine int    // where several looks found it at several lines: the last of these; else 0
 	Function string // qualified where the interpreter knows it so, from 3.11 on: Model.forward
+}
+
+// At is the line, 0 where it is not one alone.
+func (f *Frame) At() int {
+	if f.LastLine != 0 {
+		return 0
+	}
+	return f.Line
 }
 
 // Thread is one thread that has run Python. Its texts are the process's own: valid UTF-8,

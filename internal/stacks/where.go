@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/tracecoreai/tracecore/internal/pystack"
@@ -37,7 +38,8 @@ func (t *Thread) own() int {
 }
 
 // Where says in one line where a thread is in Python, from its innermost frame that is of no
-// library on: "train.py:120 in save_checkpoint < main". It is empty for a thread without frames.
+// library on: "train.py:120 in save_checkpoint < main". Several looks may have found it at "train.py:118-120 in save_checkpoint < main".
+// It is empty for a thread without frames.
 func (t *Thread) Where() string {
 	if len(t.Python) == 0 {
 		return ""
@@ -45,7 +47,11 @@ func (t *Thread) Where() string {
 	at := t.own()
 	own := &t.Python[at]
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s:%d in %s", word(path.Base(own.File)), own.Line, word(own.Function))
+	fmt.Fprintf(&text, "%s:%d", word(path.Base(own.File)), own.Line)
+	if own.LastLine != 0 {
+		fmt.Fprintf(&text, "-%d", own.LastLine)
+	}
+	text.WriteString(" in " + word(own.Function))
 	callers := 0
 	for _, f := range t.Python[at+1:] {
 		if callers == maxCallers {
@@ -77,6 +83,9 @@ func (t *Thread) Hash() uint64 {
 		}
 		add(f.Function)
 		add(fmt.Sprint(f.Line))
+		if f.LastLine != 0 {
+			add(fmt.Sprint(f.LastLine))
+		}
 	}
 	if len(t.Python) > 0 {
 		return h.Sum64()
@@ -93,3 +102,26 @@ func (t *Thread) Hash() uint64 {
 	}
 	return h.Sum64()
 }
+
+// Shared are the frames that two stacks have in common, from the outermost on. The innermost of them may be at
+// another line in each: it has both lines, and what lies between.
+func Shared(a, b []pystack.Frame) []pystack.Frame {
+	n := 0
+	for n < min(len(a), len(b)) && a[len(a)-1-n] == b[len(b)-1-n] {
+		n++
+	}
+	shared := a[len(a)-n:]
+	if n == min(len(a), len(b)) {
+		return shared
+	}
+	one, other := a[len(a)-1-n], &b[len(b)-1-n]
+	if one.File != other.File || one.Function != other.Function || one.Line == 0 || other.Line == 0 {
+		return shared
+	}
+	first, last := min(one.Line, other.Line), max(one.Line, other.Line, one.LastLine, other.LastLine)
+	one.Line, one.LastLine = first, last
+	return append([]pystack.Frame{one}, shared...)
+}
+
+// Within reports whether a stack has all of these frames, its outermost.
+func Within(stack, frames []pystack.Frame) bool { return slices.Equal(Shared(frames, stack), frames) }

@@ -75,3 +75,40 @@ func TestHashIsOfThePlace(t *testing.T) {
 	here.Python = nil
 	require.Equal(t, here.Hash(), elsewhere.Hash(), "libraries lie at other addresses in each process, and in other folders of each container")
 }
+
+func TestSharedFrames(t *testing.T) {
+	frame := func(function string, line int) pystack.Frame {
+		return pystack.Frame{File: "/home/ann/train.py", Function: function, Line: line}
+	}
+	lines := func(function string, first, last int) pystack.Frame {
+		f := frame(function, first)
+		f.LastLine = last
+		return f
+	}
+	main := frame("main", 40)
+	for name, tc := range map[string]struct{ a, b, want []pystack.Frame }{
+		"the same":                  {[]pystack.Frame{frame("load", 7), main}, []pystack.Frame{frame("load", 7), main}, []pystack.Frame{frame("load", 7), main}},
+		"one is deeper":             {[]pystack.Frame{frame("load", 7), main}, []pystack.Frame{frame("get", 1), frame("load", 7), main}, []pystack.Frame{frame("load", 7), main}},
+		"two functions of one line": {[]pystack.Frame{frame("ping", 1), main}, []pystack.Frame{frame("pong", 2), main}, []pystack.Frame{main}},
+		"another line":              {[]pystack.Frame{frame("load", 7), main}, []pystack.Frame{frame("load", 5), main}, []pystack.Frame{lines("load", 5, 7), main}},
+		"a line between":            {[]pystack.Frame{lines("load", 5, 7), main}, []pystack.Frame{frame("get", 1), frame("load", 6), main}, []pystack.Frame{lines("load", 5, 7), main}},
+		"a line after":              {[]pystack.Frame{lines("load", 5, 7), main}, []pystack.Frame{frame("load", 9), main}, []pystack.Frame{lines("load", 5, 9), main}},
+		"a line farther out":        {[]pystack.Frame{frame("load", 7), main}, []pystack.Frame{frame("load", 7), frame("main", 41)}, []pystack.Frame{lines("main", 40, 41)}},
+		"one has no line":           {[]pystack.Frame{frame("load", 0), main}, []pystack.Frame{frame("load", 7), main}, []pystack.Frame{main}},
+		"two programs":              {[]pystack.Frame{main}, []pystack.Frame{frame("other", 40)}, []pystack.Frame{}},
+		"nothing is known of one":   {[]pystack.Frame{main}, nil, []pystack.Frame{}},
+		"it is in itself once more": {[]pystack.Frame{frame("walk", 3), frame("walk", 3), main}, []pystack.Frame{frame("walk", 3), main}, []pystack.Frame{frame("walk", 3), main}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, tc.want, Shared(tc.a, tc.b))
+			if len(tc.b) > 0 && len(tc.want) > 0 {
+				require.Equal(t, tc.want, Shared(tc.b, tc.a))
+			}
+			require.True(t, Within(tc.a, tc.want))
+			require.True(t, Within(tc.b, tc.want))
+		})
+	}
+	two := &Thread{Python: []pystack.Frame{lines("load", 5, 7), main}}
+	require.Equal(t, "train.py:5-7 in load < main", two.Where())
+	require.NotEqual(t, two.Hash(), (&Thread{Python: []pystack.Frame{frame("load", 5), main}}).Hash())
+}

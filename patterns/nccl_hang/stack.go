@@ -50,6 +50,7 @@ const (
 	classBackward                 = "backward" // threads of its own, whose stacks are not read
 	reasonAsleep, reasonSpins     = "asleep", "spinning"
 	reasonSameCall, reasonPeerEnd = "same_call", "peer_ended"
+	reasonAwaited                 = "awaited" // it does not stand: it only was in these frames at each look, while others waited
 )
 
 // stackOf reads a record of that time.
@@ -204,7 +205,7 @@ func (p *stackPlace) does(now, waited int64) doings {
 	switch {
 	case p.State.Halted() || p.Reason == reasonSpins || p.Doing.Silence == socketstall.Overdue:
 		return stuck
-	case p.Reason == reasonSameCall && waited == 0:
+	case p.Reason == reasonAwaited && p.Doing.Silence != socketstall.Long, p.Reason == reasonSameCall && waited == 0:
 		return acting
 	case p.Reason == reasonSameCall && now-max(p.Since, waited) >= int64(tooFarTime):
 		return stuck

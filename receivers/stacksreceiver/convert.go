@@ -106,7 +106,7 @@ func (c *converter) stack(s *standing, observed time.Time) plog.Logs {
 	if own, ok := main.Own(); ok {
 		a.CodeFilePath(safetext.Clip(own.File, maxFile))
 		a.CodeFunctionName(safetext.Clip(own.Function, maxFunction))
-		record.NotZero(a.CodeLineNumber, own.Line)
+		record.NotZero(a.CodeLineNumber, own.At())
 	}
 	if s.frames {
 		c.frames(a, main)
@@ -125,7 +125,7 @@ func (c *converter) frames(a metadata.ProcessStack, main *stacks.Thread) {
 			one := metadata.FrameMapOn(record.On(frames.AppendEmpty().SetEmptyMap()))
 			one.CodeFilePath(safetext.Clip(f.File, maxFile))
 			one.CodeFunctionName(safetext.Clip(f.Function, maxFunction))
-			record.NotZero(one.CodeLineNumber, f.Line)
+			record.NotZero(one.CodeLineNumber, f.At())
 		}
 	}
 	if len(main.Native) > 0 {
@@ -204,6 +204,8 @@ func describe(s *standing) string {
 		fmt.Fprintf(&text, " has been in the same call for %s", s.still.Round(time.Second))
 	case spinning:
 		fmt.Fprintf(&text, " has executed nothing but one loop for %s", s.still.Round(time.Second))
+	case awaited:
+		fmt.Fprintf(&text, " is awaited by others of its job, and was here at each look for %s", s.still.Round(time.Second))
 	case peerEnded:
 		text.WriteString(" was here when a rank of its job ended")
 	}

@@ -19,6 +19,7 @@ const (
 	asleep    reason = "asleep"
 	sameCall  reason = "same_call"
 	spinning  reason = "spinning"
+	awaited   reason = "awaited"
 	peerEnded reason = "peer_ended"
 )
 
@@ -103,6 +104,8 @@ type follower struct {
 	inCalls   stays     // its last long times in one call, whichever
 	began     time.Time // of the first look
 	spin      spin
+	tries     *tries // while others of its job wait for it
+	triesLeft bucket
 	takes     bucket
 	rest      activity.Rest // since its main thread ran
 	classes   map[uint64]waitclass.Class
@@ -122,6 +125,8 @@ type told struct {
 	switches uint64
 	since    time.Time
 	hash     uint64
+	frames   []pystack.Frame     // that its looks share, where it was awaited
+	waits    bool                // for others, or its GPU, by its whole stack
 	silence  socketstall.Silence // as it was told
 	halted   bool
 	at       time.Time // of the newest record
@@ -131,7 +136,7 @@ type told struct {
 func newFollower(p identity.Process) *follower {
 	return &follower{
 		Process: p, habits: map[uint64][]time.Duration{}, texts: texts{}, classes: map[uint64]waitclass.Class{},
-		takes: bucket{size: takesAtOnce, each: takePause}, places: bucket{size: maxPlaces, each: placePause}, doings: bucket{size: doingsAtOnce, each: doingPause},
+		triesLeft: bucket{size: triesAtOnce, each: triesPause}, takes: bucket{size: takesAtOnce, each: takePause}, places: bucket{size: maxPlaces, each: placePause}, doings: bucket{size: doingsAtOnce, each: doingPause},
 		rest: activity.Rest{Enough: enough},
 	}
 }
@@ -221,10 +226,14 @@ func (f *follower) learnPlace(now time.Time, class func() (waitclass.Class, erro
 
 // changed reports whether what was told of a rank that stands is so no more, or was told long ago.
 func (f *follower) changed(now time.Time) bool {
-	if f.told == nil || f.rest.Looks == 0 {
+	if f.told == nil {
 		return false
 	}
-	return f.rest.Silence != f.told.silence || f.rest.Now.State.Halted() != f.told.halted || now.Sub(f.told.at) >= activity.Again
+	again := now.Sub(f.told.at) >= activity.Again
+	if f.rest.Looks == 0 {
+		return again && f.told.why == awaited // which does not rest
+	}
+	return again || f.rest.Silence != f.told.silence || f.rest.Now.State.Halted() != f.told.halted
 }
 
 // still decides about a thread that sleeps and has not run for some looks.
@@ -241,6 +250,9 @@ func (f *follower) still(now time.Time, where func() (pystack.Place, error)) out
 	patience := min(2*f.habit(place), longestHabit)
 	if f.atWork() {
 		patience = min(patience, longestWait)
+	}
+	if f.told != nil && f.told.why == awaited { // else it would be told anew each time that it sleeps between two tries
+		patience = max(patience, min(2*f.asleepFor.reached(f.tries.since, 1), longestHabit))
 	}
 	if f.status.State == 'D' || f.peer {
 		patience = 0
@@ -264,11 +276,12 @@ func (f *follower) moves(now time.Time, config *Config, ask inquiry, slept bool)
 		f.inCall = now
 	}
 	var o outcome
-	if f.told != nil && (place.Calls != f.told.place.Calls || place == nowhere || worked) {
-		o.moved = f.leaves(now)
+	settled := f.told != nil && f.told.why != awaited // whose end lookAtAwaited tells
+	if settled && (place.Calls != f.told.place.Calls || place == nowhere || worked) {
+		o.moved, settled = f.leaves(now), false
 	}
 	switch {
-	case f.told != nil:
+	case settled:
 	case f.peer:
 		o.take = peerEnded
 	case now.Sub(f.inCall) >= f.callPatience(now, config):
@@ -337,7 +350,7 @@ func (f *follower) read(where func() (pystack.Place, error)) pystack.Place {
 func (f *follower) leaves(now time.Time) *told {
 	was := f.told
 	f.told = nil
-	if f.rest.Faulty() && !steps(f.classes[was.place.Calls]) {
+	if was.why == awaited || f.rest.Faulty() && !steps(f.classes[was.place.Calls]) {
 		return was
 	}
 	if len(f.habits) >= maxHabits {

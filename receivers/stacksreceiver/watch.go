@@ -81,6 +81,7 @@ type watch struct {
 	now        time.Time
 	prepares   int    // in this look
 	samples    int    // in this look
+	tries      int    // in this look
 	said       string // the last problem in the log
 }
 
@@ -103,7 +104,11 @@ func (w *watch) look(ctx context.Context, now time.Time) error {
 		w.lookedAt = now
 		w.search(ctx)
 	}
-	return w.lookAt(ctx, func(*follower) bool { return true })
+	if err := w.lookAt(ctx, func(*follower) bool { return true }); err != nil {
+		return err
+	}
+	w.lookAtAwaited(ctx)
+	return nil
 }
 
 // peerEnded looks at the ranks of a job at once, when the first of them has failed. A job of which
@@ -494,10 +499,15 @@ func (w *watch) take(ctx context.Context, c candidate) {
 		c.failed(w.now)
 		return
 	}
-	main := &seen.Threads[0]
-	if !w.judged(c, main) {
+	if !w.judged(c, &seen.Threads[0]) {
 		return
 	}
+	w.tell(ctx, c, seen, c.since)
+}
+
+// tell makes the record of a stack.
+func (w *watch) tell(ctx context.Context, c candidate, seen *stacks.Process, since time.Time) {
+	main := &seen.Threads[0]
 	w.telemetry.ReceiverStacksTaken.Add(ctx, 1, metric.WithAttributes(attribute.String("reason", string(c.why))))
 	budget := w.budget(c.Domain)
 	budget.taken++
@@ -513,11 +523,15 @@ func (w *watch) take(ctx context.Context, c candidate) {
 		budget.records.take(w.now, c.cost())
 	}
 	c.stands(w.now, c.why, hash, main.Place)
+	c.told.since, c.told.waits = since, steps(main.Wait.Class)
+	if c.why == awaited {
+		c.told.place, c.told.frames = nowhere, main.Python
+	}
 	if !tells {
 		return
 	}
 	c.told.paid = true
-	s := &standing{process: c.Process, seen: seen, why: c.why, at: w.now, still: w.now.Sub(c.since), hash: hash, rest: &c.rest}
+	s := &standing{process: c.Process, seen: seen, why: c.why, at: w.now, still: w.now.Sub(since), hash: hash, rest: &c.rest}
 	if c.rest.Looks > 0 {
 		s.signal = w.source.Stopper(&c.rest.Now, w.resolver)
 	}

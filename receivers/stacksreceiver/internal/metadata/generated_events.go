@@ -150,7 +150,7 @@ func (a ProcessStack) ProcessStackNative() pcommon.Slice {
 	return a.attributes.Slice("process.stack.native")
 }
 
-// ProcessStackReason sets process.stack.reason: Why the stack was taken: asleep (the thread has not run), same_call (it runs, and was in the same call at each look), spinning (it runs, and executed nothing but a loop in which it waits), peer_ended (a process of the job ended).
+// ProcessStackReason sets process.stack.reason: Why the stack was taken: asleep (the thread has not run), same_call (it runs, and was in the same call at each look), spinning (it runs, and executed nothing but a loop in which it waits), awaited (others of its job wait in a collective, and it was in these frames at each look, outside of it), peer_ended (a process of the job ended).
 func (a ProcessStack) ProcessStackReason(v string) { a.attributes.Str("process.stack.reason", v) }
 
 // ProcessStackState sets process.stack.state: State of the thread, as the kernel calls it: S sleeps, D sleeps and takes no signal, T is stopped, t is traced, R runs.

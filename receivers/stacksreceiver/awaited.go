@@ -1,0 +1,201 @@
+package stacksreceiver
+
+import (
+	"context"
+	"time"
+
+	"github.com/tracecoreai/tracecore/internal/pystack"
+	"github.com/tracecoreai/tracecore/internal/stacks"
+	"github.com/tracecoreai/tracecore/internal/waitclass"
+)
+
+// A rank that tries something again and again sleeps for a moment each time: it never stands, and its stack
+// is another at each look. While others of its job wait for it, the frames are told that all looks at it share.
+const (
+	awaitedAfter = 3 * time.Second // that others wait
+	triesUntil   = 3               // looks in a row, until they are told
+	triesAnew    = 20              // after which it is looked whether they share more by now: it is somewhere else
+	maxChains    = 32              // stacks that are known to have these frames
+
+	triesAtOnce = 16 // stacks that are read of a rank,
+	triesPause  = 10 * time.Second
+	maxTries    = 8 // stacks that are read in one look, of all ranks
+)
+
+// tries is where a rank is found while others of its job wait for it.
+type tries struct {
+	since  time.Time // others wait
+	began  time.Time // of these looks
+	looks  int       // at which it was in these frames
+	left   int       // of them, since the first that found it outside of what was told
+	unread bool      // one more did not find out where it was
+	frames []pystack.Frame
+	wait   waitclass.Wait // at each of them, as far as it is the same
+	chains map[uint64]bool
+	last   *stacks.Process
+}
+
+// again begins a series of looks.
+func (t *tries) again(now time.Time) {
+	*t = tries{since: t.since, began: now, chains: map[uint64]bool{}}
+}
+
+// read takes a stack.
+func (t *tries) read(seen *stacks.Process) {
+	main := &seen.Threads[0]
+	if t.last == nil {
+		t.frames, t.wait = main.Python, main.Wait
+	}
+	t.last = seen
+	t.frames = stacks.Shared(t.frames, main.Python)
+	if t.wait.Class != main.Wait.Class {
+		t.wait.Class = waitclass.OwnCode
+	}
+	if t.wait.Function != main.Wait.Function {
+		t.wait.Function, t.wait.Owner = "", ""
+	}
+	if len(t.chains) >= maxChains {
+		clear(t.chains)
+	}
+	t.chains[main.Place.Chain] = true
+}
+
+// shared is the last stack, as far as all have its frames.
+func (t *tries) shared() *stacks.Process {
+	seen := *t.last
+	main := seen.Threads[0]
+	main.Python, main.Native, main.Kernel, main.Wait, main.GIL = t.frames, nil, nil, t.wait, false
+	seen.Threads = []stacks.Thread{main}
+	return &seen
+}
+
+// waiters are the ranks of a job here that wait for others.
+type waiters struct {
+	rank  int
+	since time.Time // the first of them
+	more  bool      // than that one
+}
+
+// waiting finds who waits in a collective, or for what the GPU does, for so long that another rank may be awaited.
+func (w *watch) waiting() map[job]waiters {
+	all := map[job]waiters{}
+	for _, f := range w.follows {
+		of := jobOf(&f.Process)
+		if of.id == "" || !f.IsRank() || !f.waits() || w.now.Sub(f.inCall) < awaitedAfter {
+			continue
+		}
+		known, others := all[of]
+		if !others || f.inCall.Before(known.since) {
+			known.since = f.inCall
+		}
+		known.more = known.more || others && known.rank != f.Rank
+		known.rank = f.Rank
+		all[of] = known
+	}
+	return all
+}
+
+// waits reports whether the thread is where ranks wait for others.
+func (f *follower) waits() bool {
+	return f.atWork() || f.told != nil && f.told.waits
+}
+
+// lookAtAwaited looks where ranks are that others of their job wait for.
+func (w *watch) lookAtAwaited(ctx context.Context) {
+	w.tries = 0
+	all := w.waiting()
+	for _, f := range w.follows {
+		by, awaited := all[jobOf(&f.Process)]
+		if !awaited || !f.python || !f.IsRank() || !by.more && by.rank == f.Rank || f.waits() {
+			w.comes(ctx, f)
+			continue
+		}
+		if f.tries == nil {
+			f.tries = &tries{}
+			f.tries.again(w.now)
+		}
+		f.tries.since = by.since
+		w.lookAgain(ctx, f)
+	}
+}
+
+// comes ends what was told of a rank that nobody waits for any more, or that waits with the others.
+func (w *watch) comes(ctx context.Context, f *follower) {
+	f.tries = nil
+	if f.told != nil && f.told.why == awaited {
+		w.moving(ctx, f, f.leaves(w.now))
+	}
+}
+
+// lookAgain takes one look at a rank that is awaited, and tells the frames that its looks share once these
+// are known. What was told is true of each look: it is told anew
+// where that was too much.
+func (w *watch) lookAgain(ctx context.Context, f *follower) {
+	t, told := f.tries, f.told != nil && f.told.why == awaited
+	switch {
+	case f.place != nowhere && t.chains[f.place.Chain]:
+	case f.place != nowhere && w.tries < maxTries && f.triesLeft.take(w.now, 1):
+		w.tries++
+		if seen := w.stackOf(ctx, f); seen == nil {
+			t.unread = true
+		} else if steps(seen.Threads[0].Wait.Class) {
+			w.comes(ctx, f)
+			return
+		} else {
+			t.read(seen)
+		}
+	default:
+		t.unread = true
+	}
+	if t.unread && !told { // not in a row
+		t.again(w.now)
+		return
+	}
+	t.looks++
+	switch {
+	case t.last != nil && len(t.frames) == 0: // they share none
+		w.comes(ctx, f)
+	case f.told != nil && !told:
+	case !told && t.looks >= triesUntil:
+		w.tellTries(ctx, f, t.began)
+	case told && t.last != nil && !stacks.Within(t.frames, f.told.frames):
+		if t.left++; t.left < triesUntil && len(t.frames) < len(f.told.frames) {
+			return // it may be on its way to the others: its verdict keeps the line
+		}
+		if t.left, t.frames = 0, stacks.Shared(t.frames, f.told.frames); !w.tellTries(ctx, f, f.told.since) {
+			w.comes(ctx, f)
+		}
+	case told && t.looks >= triesAnew && t.last == nil: // nobody knows
+		w.comes(ctx, f)
+	case told && t.looks >= triesAnew:
+		if deeper := len(t.frames) > len(f.told.frames); deeper && !t.unread {
+			w.tellTries(ctx, f, t.began)
+		}
+		t.again(w.now)
+	}
+}
+
+// stackOf reads the stack of a rank that is awaited, nil if that was not possible.
+func (w *watch) stackOf(ctx context.Context, f *follower) *stacks.Process {
+	seen, err := w.source.Stack(f.PID, f.StartNS)
+	if err != nil {
+		if !gone(err) {
+			w.telemetry.ReceiverStacksFailed.Add(ctx, 1)
+		}
+		return nil
+	}
+	if main := &seen.Threads[0]; len(main.Python) == 0 || main.Place == nowhere {
+		return nil
+	}
+	return seen
+}
+
+// tellTries tells the frames that the looks at a rank share, if it may be told now.
+func (w *watch) tellTries(ctx context.Context, f *follower, since time.Time) bool {
+	c := candidate{f, awaited}
+	if w.now.Before(f.notUntil) || !w.room(ctx, c, false) || !f.takes.takeKeeping(w.now, 1, takesKept) {
+		return false
+	}
+	w.tell(ctx, c, f.tries.shared(), since)
+	return true
+}
