@@ -116,6 +116,9 @@ func (c *calls) does(s stack, ranks ...int) *calls {
 // asleep sleeps outside of collectives, for no longer than usual as far as its stacks tell.
 var asleep = stack{class: "own_code", function: "hrtimer_nanosleep", silence: "usual", activity: "idle", state: "sleeping"}
 
+// tries is awaited: it is woken, and was in the same frames at each look.
+var tries = stack{class: "own_code", function: "hrtimer_nanosleep", reason: "awaited", since: 10 * time.Second}
+
 // stalled says that sockets of ranks are silent, and how those judge the rank.
 func (c *calls) stalled(silence string, ranks ...int) *calls {
 	for _, rank := range ranks {
@@ -264,6 +267,27 @@ func TestWhatStacksAloneTell(t *testing.T) {
 				calls.reason = "same_call"
 				c.stand(onGPU, but(8, 5)...).stand(calls, 5).stalled("overdue", c.ranks()...)
 			},
+		},
+		"a rank tries again and again, and rests too long by its sockets": {
+			ranks: func(c *calls) { c.stand(inCollective, but(8, 5)...).stand(tries, 5).stalled("overdue", c.ranks()...) },
+			want:  "7 ranks wait in a collective for rank 5", kind: Outside, sure: Likely,
+		},
+		"a rank tries again and again, and its sockets say that it goes on": {
+			ranks: func(c *calls) { c.stand(inCollective, but(8, 5)...).stand(tries, 5).stalled("usual", c.ranks()...) },
+		},
+		"a rank is awaited, and nobody knows what it does": {
+			ranks: func(c *calls) { c.stand(inCollective, but(8, 5)...).stand(tries, 5) },
+		},
+		"two ranks are awaited, and one of them sleeps": {
+			ranks: func(c *calls) { c.stand(inCollective, but(8, 4, 5)...).stand(tries, 4).stand(inLock, 5) },
+		},
+		"two ranks are awaited, and one of them is stopped": {
+			ranks: func(c *calls) {
+				s := inLock
+				s.state = "stopped"
+				c.stand(inCollective, but(8, 4, 5)...).stand(tries, 4).stand(s, 5)
+			},
+			want: "6 ranks wait in a collective for rank 5: its process is stopped (SIGSTOP or a debugger)", kind: Outside, sure: Likely,
 		},
 		"a rank spins": {
 			ranks: func(c *calls) {
