@@ -168,10 +168,10 @@ func (s *ranksByStack) does(now int64) doings {
 	return worst
 }
 
-// overdue reports whether the sockets of a rank that sleeps, or wakes only to try again, say so. They learn its pauses from the data that it
+// overdue reports whether the sockets of a rank that sleeps say so. They learn its pauses from the data that it
 // sends. Who looks at stacks has to find it in a collective for that, and one of short collectives is seldom found there.
 func (r *callRun) overdue(who *caller, now int64) bool {
-	if r.stalls == nil || who.stack.Reason != reasonAsleep && who.stack.Reason != reasonAwaited {
+	if r.stalls == nil || who.stack.Reason != reasonAsleep {
 		return false
 	}
 	p := r.stalls.Processes[socketstall.ProcessKey(who.host.Host, who.host.PID)]

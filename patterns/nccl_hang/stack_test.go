@@ -270,10 +270,6 @@ func TestWhatStacksAloneTell(t *testing.T) {
 		},
 		"a rank tries again and again, and rests too long by its sockets": {
 			ranks: func(c *calls) { c.stand(inCollective, but(8, 5)...).stand(tries, 5).stalled("overdue", c.ranks()...) },
-			want:  "7 ranks wait in a collective for rank 5", kind: Outside, sure: Likely,
-		},
-		"a rank tries again and again, and its sockets say that it goes on": {
-			ranks: func(c *calls) { c.stand(inCollective, but(8, 5)...).stand(tries, 5).stalled("usual", c.ranks()...) },
 		},
 		"a rank is awaited, and nobody knows what it does": {
 			ranks: func(c *calls) { c.stand(inCollective, but(8, 5)...).stand(tries, 5) },

@@ -155,6 +155,27 @@ func TestARankAsleepInItsOwnFunctionIsToldWithItsLine(t *testing.T) {
 	require.NotContains(t, a, "process.stack.unread")
 }
 
+// inCollective waits as in PyTorch.
+const inCollective = `exec(compile("time.sleep(3600)", "/usr/lib/python3/dist-packages/torch/distributed/distributed_c10d.py", "exec"))`
+
+func TestARankThatTriesAgainIsToldWithItsLine(t *testing.T) {
+	b := newBench(t)
+	b.Wants = func(r plog.LogRecord) bool { return r.Attributes().AsRaw()["process.stack.reason"] == "awaited" }
+	var ranks []identity.Process
+	for i, stand := range []string{inCollective, inCollective, "while True: time.sleep(0.3); load(1000)"} {
+		cmd, line := startPython(t, stand, "3")
+		ranks = append(ranks, living(t, cmd.Process.Pid, i))
+		require.Equal(t, "works", line())
+	}
+	b.Resolver.Know(ranks...)
+	b.real(t)
+	a := nextIn(t, b, "save_checkpoint").Attributes().AsRaw()
+	require.EqualValues(t, 2, a["gen_ai.training.rank"])
+	require.Equal(t, "train.py:10 in save_checkpoint < main", a["process.stack.where"])
+	require.EqualValues(t, 10, a["code.line.number"])
+	require.NotContains(t, a, "process.stack.native")
+}
+
 func TestARankThatSpinsInOneCallIsTold(t *testing.T) {
 	cmd, line := startPython(t, "while True: pass", "0")
 	b := newBench(t)
