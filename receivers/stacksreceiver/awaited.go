@@ -127,25 +127,12 @@ func (w *watch) comes(ctx context.Context, f *follower) {
 	}
 }
 
-// lookAgain takes one look at a rank that is awaited, and tells the frames that its looks share once these
-// are known. What was told is true of each look: it is told anew
-// where that was too much.
+// lookAgain takes one look at a rank that is awaited, and tells the frames that its looks share once these are known.
 func (w *watch) lookAgain(ctx context.Context, f *follower) {
 	t, told := f.tries, f.told != nil && f.told.why == awaited
-	switch {
-	case f.place != nowhere && t.chains[f.place.Chain]:
-	case f.place != nowhere && w.tries < maxTries && f.triesLeft.take(w.now, 1):
-		w.tries++
-		if seen := w.stackOf(ctx, f); seen == nil {
-			t.unread = true
-		} else if steps(seen.Threads[0].Wait.Class) {
-			w.comes(ctx, f)
-			return
-		} else {
-			t.read(seen)
-		}
-	default:
-		t.unread = true
+	if comes := w.find(ctx, f); comes || t.last != nil && len(t.frames) == 0 { // or its looks share none
+		w.comes(ctx, f)
+		return
 	}
 	if t.unread && !told { // not in a row
 		t.again(w.now)
@@ -153,22 +140,54 @@ func (w *watch) lookAgain(ctx context.Context, f *follower) {
 	}
 	t.looks++
 	switch {
-	case t.last != nil && len(t.frames) == 0: // they share none
-		w.comes(ctx, f)
-	case f.told != nil && !told:
-	case !told && t.looks >= triesUntil:
+	case told:
+		w.keep(ctx, f)
+	case f.told == nil && t.looks >= triesUntil:
 		w.tellTries(ctx, f, t.began)
-	case told && t.last != nil && !stacks.Within(t.frames, f.told.frames):
-		if t.left++; t.left < triesUntil && len(t.frames) < len(f.told.frames) {
-			return // it may be on its way to the others: its verdict keeps the line
-		}
+	}
+}
+
+// find finds out where a rank is, and reports whether that is where ranks wait for others.
+func (w *watch) find(ctx context.Context, f *follower) bool {
+	t := f.tries
+	if f.place != nowhere && t.chains[f.place.Chain] {
+		return false
+	}
+	if f.place == nowhere || w.tries >= maxTries || !f.triesLeft.take(w.now, 1) {
+		t.unread = true
+		return false
+	}
+	w.tries++
+	seen := w.stackOf(ctx, f)
+	if seen == nil {
+		t.unread = true
+		return false
+	}
+	if steps(seen.Threads[0].Wait.Class) {
+		return true
+	}
+	t.read(seen)
+	return false
+}
+
+// keep holds what was told of a rank to its later looks: it is true of each of them, or is told anew.
+func (w *watch) keep(ctx context.Context, f *follower) {
+	t := f.tries
+	within := t.last == nil || stacks.Within(t.frames, f.told.frames)
+	if !within {
+		t.left++
+	}
+	switch {
+	case !within && t.left < triesUntil && len(t.frames) < len(f.told.frames): // it may be on its way to the others: its verdict keeps the line
+	case !within:
 		if t.left, t.frames = 0, stacks.Shared(t.frames, f.told.frames); !w.tellTries(ctx, f, f.told.since) {
 			w.comes(ctx, f)
 		}
-	case told && t.looks >= triesAnew && t.last == nil: // nobody knows
+	case t.looks < triesAnew:
+	case t.last == nil: // nobody knows
 		w.comes(ctx, f)
-	case told && t.looks >= triesAnew:
-		if deeper := len(t.frames) > len(f.told.frames); deeper && !t.unread {
+	default:
+		if !t.unread && len(t.frames) > len(f.told.frames) {
 			w.tellTries(ctx, f, t.began)
 		}
 		t.again(w.now)
