@@ -130,11 +130,13 @@ func (w *watch) comes(ctx context.Context, f *follower) {
 // lookAgain takes one look at a rank that is awaited, and tells the frames that its looks share once these are known.
 func (w *watch) lookAgain(ctx context.Context, f *follower) {
 	t, told := f.tries, f.told != nil && f.told.why == awaited
+	frames := len(t.frames)
 	if comes := w.find(ctx, f); comes || t.last != nil && len(t.frames) == 0 { // or its looks share none
 		w.comes(ctx, f)
 		return
 	}
-	if t.unread && !told { // not in a row
+	left := t.looks >= triesUntil && len(t.frames) < frames // it stood, and may be on its way to the others
+	if !told && (left || t.unread) {                        // not in a row
 		t.again(w.now)
 		return
 	}

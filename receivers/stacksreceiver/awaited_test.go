@@ -242,6 +242,24 @@ func TestSleepsBetweenTriesAreNotToldOneByOne(t *testing.T) {
 	require.Equal(t, []any{"process.stack", "asleep", "vocab.py:12 in load_vocab < main"}, r.told())
 }
 
+// A rank that stood, and goes on, is found once or twice on its way to the others: the line at which it stood stays.
+func TestARankThatStoodIsNotToldOnItsWay(t *testing.T) {
+	r := newRetries(t)
+	r.tries(loads(12, ""))
+	r.looks(t, 10)
+	at := saving(retrier)
+	at.Threads[0].Wait.Class, at.Threads[0].Python[2].Line = waitclass.OwnCode, 201
+	r.tries(at)
+	r.tries(at)
+	r.at(retrier, func(p *fake) { p.class = waitclass.Collective })
+	at = waiting(retrier)
+	at.Threads[0].Python[0].Line = 900
+	r.tries(at)
+	require.Equal(t, []any{"process.stack", "asleep", "vocab.py:12 in load_vocab < main"}, r.told())
+	require.Equal(t, movesOn, r.told())
+	require.Zero(t, r.taken())
+}
+
 // A rank that computes for long is in other lines at each look: few stacks are read of it.
 func TestStacksOfARankThatIsAwaitedAreBounded(t *testing.T) {
 	r := newRetries(t)
