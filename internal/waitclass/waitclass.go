@@ -67,6 +67,8 @@ type Wait struct {
 	// Function is where in the kernel it sleeps, past the scheduler; "" for a thread that runs.
 	Function string
 	Owner    string // of that function or of one around it: fuse, nfs, nvidia, ext4, tcp, futex; "" where none is known
+	// Call is the function of the library that the program waits in, of a collective: all_reduce, recv; "" where no frame tells.
+	Call string
 }
 
 // Table is what is known of frames.
@@ -158,11 +160,35 @@ func (t *Table) Of(s Stack) Wait {
 			case r.class == Backward && itself, i < kernelLayer && (r.class == Lock || r.class == Backward) && in != nil && in.class != Lock:
 				continue
 			}
-			w.Class, w.Why = r.class, why
+			if w.Class, w.Why = r.class, why; w.Class == Collective {
+				w.Call = t.call(s)
+			}
 			return w
 		}
 	}
 	return w
+}
+
+// gloo are the functions of compiled code in which a thread waits that has no frame of Python for it: Work.wait of
+// what isend and irecv return (torch/csrc/distributed/c10d/ProcessGroupGloo.cpp, SendWork and RecvWork).
+var gloo = []struct{ symbol, call string }{{"waitSend", "send"}, {"waitRecv", "recv"}}
+
+// call is the outermost function of a library for collectives: that is what the program has called.
+func (t *Table) call(s Stack) string {
+	for at := len(s.Python) - 1; at >= 0; at-- {
+		f := s.Python[at]
+		if r, _ := t.pythonRow(Stack{Python: []Python{f}}, 0); r != nil && r.class == Collective {
+			return f.Function[strings.LastIndexByte(f.Function, '.')+1:]
+		}
+	}
+	for _, f := range s.Native {
+		for _, one := range gloo {
+			if strings.HasPrefix(f.Symbol, "_ZN4gloo") && strings.Contains(f.Symbol, one.symbol) {
+				return one.call
+			}
+		}
+	}
+	return ""
 }
 
 // anybody reports whether a function of the kernel only says how a thread waits for another.

@@ -22,6 +22,8 @@ const (
 	// socketsSpeak is how long the sockets of a job are waited for that stall: a snapshot of
 	// every agent, and what the pattern of sockets waits for itself (its settle).
 	socketsSpeak = int64(2 * time.Second)
+	// socketsSettle is the same where they have told of every rank that it stands.
+	socketsSettle = int64(time.Second)
 	// mountSpeaks is how long the probe of FUSE is waited for where a rank that is named waits for
 	// such a mount: its threshold and scan_interval, 1 s each, and the way here.
 	mountSpeaks = int64(2500 * time.Millisecond)

@@ -96,7 +96,9 @@ func (j *Join) othersFirst(r *callRun, f *Finding, now int64) bool {
 	}
 	wait := int64(0)
 	if r.sockets(now) || openData(j.book.Job(r.name), now) {
-		wait = socketsSpeak
+		if wait = socketsSpeak; f.ofStacks() && f.below() {
+			wait = socketsSettle
+		}
 	}
 	if r.waitForMount(f) {
 		wait = max(wait, mountSpeaks)
@@ -182,7 +184,9 @@ func (f *Finding) involved() []int {
 }
 
 // below reports whether all ranks are where they should be.
-func (f *Finding) below() bool { return f.Kind == AllCalled || f.Kind == AllWait || f.Kind == Apart }
+func (f *Finding) below() bool {
+	return f.Kind == AllCalled || f.Kind == AllWait || f.Kind == Apart || f.Kind == EachOther
+}
 
 // said2 is all of a finding that may change.
 func said2(f *Finding) string {

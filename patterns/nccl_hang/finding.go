@@ -67,11 +67,13 @@ const (
 	AllWait Kind = "all_wait"
 	// Apart: the same, and by their calls some lack one that others have made, or few wait in a collective at another place of the program.
 	Apart Kind = "apart"
+	// EachOther: all wait in collectives, and not for the same: in different ones, or in sends and receives.
+	EachOther Kind = "each_other"
 )
 
 // ofStacks reports whether stacks alone tell it.
 func (f *Finding) ofStacks() bool {
-	return f.Kind == Outside || f.Kind == OutsideWorks || f.Kind == OneMount || f.Kind == AllWait || f.Kind == Apart
+	return f.Kind == Outside || f.Kind == OutsideWorks || f.Kind == OneMount || f.Kind == AllWait || f.Kind == Apart || f.Kind == EachOther
 }
 
 // Sureness says how far a finding can be relied on.
@@ -214,7 +216,7 @@ func (f *Finding) doubt(to Sureness, because string) {
 
 // String says it in one line.
 func (f *Finding) String() string {
-	if f.Kind == Circle {
+	if f.Kind == Circle || f.Kind == EachOther {
 		return f.Detail
 	}
 	if f.Comm != "" && f.Kind != Mismatch {

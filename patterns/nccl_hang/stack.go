@@ -18,7 +18,7 @@ const (
 
 // stackAttributes are what is read of them, beside identity and what a process does.
 var stackAttributes = []string{
-	"process.stack.hash", "process.stack.kernel_function", "process.stack.kernel_owner", "process.stack.mount_point", "process.stack.mount_source", "process.stack.mount_type",
+	"process.stack.call", "process.stack.hash", "process.stack.kernel_function", "process.stack.kernel_owner", "process.stack.mount_point", "process.stack.mount_source", "process.stack.mount_type",
 	"process.stack.reason", "process.stack.state", "process.stack.still_ns", "process.stack.unread", "process.stack.wait_class", "process.stack.where",
 }
 
@@ -35,6 +35,7 @@ type stackPlace struct {
 	Storage  string            `json:"k,omitempty"` // the same as all hosts call it, "" where it is each host's own
 	Hash     string            `json:"h,omitempty"`
 	Where    string            `json:"w,omitempty"` // the line, of a collective where it is sent
+	Call     string            `json:"a,omitempty"` // of the library in which it waits for others: all_reduce, recv
 	Since    int64             `json:"b,omitempty"`
 	Came     int64             `json:"n,omitempty"` // before Since, where it was told for another reason first
 	Kept     int64             `json:"q,omitempty"` // of an earlier record, whose word counts still: since when, and that it is overdue
@@ -68,8 +69,8 @@ func stackOf(event string, at int64, a pcommon.Map) stackPlace {
 	} else if p.State == "" && letter == "D" {
 		p.State = socketstall.DiskSleep
 	}
-	if p.Class == classCollective {
-		p.Where = socketstall.Clip(str(a, "process.stack.where"))
+	if p.Class == classCollective || event == eventDoes {
+		p.Where, p.Call = socketstall.Clip(str(a, "process.stack.where")), socketstall.Clip(str(a, "process.stack.call"))
 	}
 	p.Mount, p.Storage = mountOf(a)
 	if p.Storage == "" && (p.Class == classStorage || p.Class == classData) && remote[p.Owner] && p.Mount == "" {
@@ -104,7 +105,7 @@ func (who *caller) stacks(c *callRecord) bool {
 	before, s := who.stack, c.stack
 	switch {
 	case c.event == eventDoes && s.Hash != before.Hash && s.At > before.At: // the stack itself is to come
-		who.stack.Doing, who.stack.State = s.Doing, s.State
+		who.stack.Doing, who.stack.State, who.stack.Where = s.Doing, s.State, s.Where
 		who.early = s.Hash
 		return false
 	case c.event == eventDoes:
@@ -115,13 +116,14 @@ func (who *caller) stacks(c *callRecord) bool {
 			return false
 		}
 		who.stack.Doing, who.stack.State, who.stack.Kept = s.Doing, s.State, 0
+		who.stack.Where = cmp.Or(s.Where, before.Where)
 	case s.At < before.At && c.event == eventMoving && s.At >= before.Kept && before.Kept != 0: // it came there again
 		who.stack.Doing.Silence, who.stack.Since, who.stack.Came, who.stack.Kept = socketstall.Usual, s.At, 0, 0
 	case s.At < before.At, s.At == before.At && c.event == eventMoving:
 		return false // a later one has come before it
 	default:
 		if s.Standing && who.early == s.Hash && before.Doing.At > s.At {
-			s.Doing, s.State = before.Doing, before.State
+			s.Doing, s.State, s.Where = before.Doing, before.State, cmp.Or(s.Where, before.Where)
 		}
 		if s.Standing && before.Standing && s.Hash == before.Hash && s.Class == before.Class && s.Reason == before.Reason && s.Since >= before.Since && before.keeps(&s) {
 			at := s.Doing.At
@@ -152,7 +154,7 @@ func (p *stackPlace) told() int64 { return max(p.At, p.Doing.At) }
 
 // same reports whether nothing differs that anything rests on.
 func (p stackPlace) same(o *stackPlace) bool {
-	return p.Standing == o.Standing && p.Unread == o.Unread && p.Class == o.Class && p.Reason == o.Reason && p.Hash == o.Hash && p.State == o.State && p.Storage == o.Storage &&
+	return p.Standing == o.Standing && p.Unread == o.Unread && p.Class == o.Class && p.Reason == o.Reason && p.Hash == o.Hash && p.Where == o.Where && p.State == o.State && p.Storage == o.Storage &&
 		p.Doing.Silence == o.Doing.Silence && p.Doing.Activity == o.Doing.Activity
 }
 

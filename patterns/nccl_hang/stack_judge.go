@@ -275,13 +275,14 @@ func (s *ranksByStack) oneMount(now int64) *Finding {
 
 // allWait finds that every rank has waited in a collective, for its GPU, or for its threads of backward, for longer than a
 // collective takes, and that nothing else of their processes goes on. Long work of GPUs looks the
-// same from outside where nobody is in a collective; and what calls show is told by them.
+// same from outside where nobody is in a collective; and what calls show is told by them. Where all are in collectives
+// and no data of any of them moves, for longer than it ever rests, nothing is left to wait for.
 func (s *ranksByStack) allWait(shown bool, now int64) *Finding {
 	if shown {
 		return nil
 	}
 	r := s.run
-	newest, inCollective := int64(0), 0
+	newest, inCollective, silent := int64(0), 0, s.inCollectives()
 	for _, c := range s.of {
 		p := &c.stack
 		if p.Reason != reasonAsleep || p.Doing.Silence != socketstall.Overdue {
@@ -290,12 +291,12 @@ func (s *ranksByStack) allWait(shown bool, now int64) *Finding {
 		if p.Class == classCollective {
 			inCollective++
 		}
-		newest = max(newest, p.Since)
+		newest, silent = max(newest, p.Since), silent && r.overdue(c, now)
 	}
 	if 2*inCollective < r.world {
 		return nil
 	}
-	if at := newest + int64(r.options.StuckWait); now < at {
+	if at := newest + int64(r.options.StuckWait); now < at && !silent {
 		r.later(at)
 		return nil
 	}
@@ -308,6 +309,9 @@ func (s *ranksByStack) below(now int64) *Finding {
 	f.stands = s.of
 	if f.Detail = s.elsewhere(); f.Detail != "" && s.inCollectives() {
 		f.Kind = Apart
+	}
+	if circle := s.eachOther(now); circle != nil && s.inCollectives() {
+		f.Kind, f.Detail = EachOther, s.eachOtherText(circle)
 	}
 	if lack := s.run.lack(); lack != "" {
 		f.Kind, f.Detail = Apart, lack
@@ -342,7 +346,7 @@ func (s *ranksByStack) elsewhere() string {
 		}
 	}
 	if most == "" {
-		return ""
+		return s.placesKnown()
 	}
 	var others []int
 	for rank, c := range s.of {
@@ -358,6 +362,14 @@ func (s *ranksByStack) elsewhere() string {
 		return socketstall.Clip(subject(others) + plural(others, " waits", " wait") + " at " + at + ", and " + theirs + " at " + line)
 	}
 	return subject(others) + plural(others, " waits", " wait") + " at another place of the program than " + theirs
+}
+
+// placesKnown says which ranks wait where, "" where a line is not known.
+func (s *ranksByStack) placesKnown() string {
+	if slices.ContainsFunc(s.of, func(c *caller) bool { return c.stack.Where == "" }) {
+		return ""
+	}
+	return socketstall.Clip(placesText(s.places(s.waits), "", true))
 }
 
 // words says what a process does whose main thread stands.

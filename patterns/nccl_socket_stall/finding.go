@@ -29,6 +29,7 @@ const (
 	attrFar     = "nccl.wait.far_rank"  // its rank
 	attrBehind  = "nccl.wait.behind"    // set where the cause may be a rank that no socket shows
 	attrOrder   = "nccl.wait.order"     // of a silence: why the others wait for the culprit
+	attrByOrder = "nccl.wait.by_order"  // set where nothing but who fell silent first, and who owes data, tells of the culprit
 	attrWay     = "nccl.wait.way"       // of a path: what the other direction does
 	attrTied    = "nccl.wait.tied"      // ranks that fell silent at once, or are stopped or frozen together
 	attrPathAt  = "nccl.wait.path_from" // of a path: host of the near end
@@ -99,6 +100,14 @@ func (c *conclusion) putStandstill(a map[string]any, g *graph) {
 	if len(c.Tied) > 0 {
 		a[attrTied] = numbers(c.Tied)
 	}
+	if g.byOrder(c) {
+		a[attrByOrder] = true
+	}
+}
+
+// byOrder reports whether nothing but the order of silences tells of the culprit.
+func (g *graph) byOrder(c *conclusion) bool {
+	return c.Held == heldTied || (c.Held == heldSilent || c.Held == heldWorks) && c.Fact == nil && !g.blocked(c.Culprit)
 }
 
 // putCulprit names the process that the others wait for, where there is one.

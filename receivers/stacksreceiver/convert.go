@@ -11,6 +11,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/internal/safetext"
+	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/internal/stacks"
 	"github.com/tracecoreai/tracecore/receivers/internal/activity"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -77,6 +78,7 @@ func (c *converter) stack(s *standing, observed time.Time) plog.Logs {
 	a.ProcessStackStillNs(s.still.Nanoseconds())
 	a.ProcessStackState(state(main.State))
 	a.ProcessStackWaitClass(string(main.Wait.Class))
+	a.ProcessStackCall(safetext.Clip(main.Wait.Call, maxFunction))
 	a.ProcessStackKernelFunction(safetext.Clip(main.Wait.Function, maxFunction))
 	a.ProcessStackKernelOwner(main.Wait.Owner)
 	a.ProcessRuntimeDescription(s.seen.Python)
@@ -146,6 +148,9 @@ func (c *converter) doing(f *follower, at time.Time, signal identity.Signal, obs
 	a.Stamp(f.Process)
 	a.ProcessStackHash(name(f.told.hash))
 	a.ProcessStackStillNs(still.Nanoseconds())
+	if f.rest.Silence == socketstall.Overdue {
+		a.ProcessStackWhere(f.told.where)
+	}
 	f.rest.Write(a.Doing(), at)
 	a.StampSignal(signal)
 	return c.builder.Emit()

@@ -131,6 +131,7 @@ type told struct {
 	halted   bool
 	at       time.Time // of the newest record
 	paid     bool      // for the record of its end
+	where    string    // its line, which no record has said; "" where one has, or none may
 }
 
 func newFollower(p identity.Process) *follower {
@@ -424,6 +425,6 @@ func (f *follower) stands(now time.Time, why reason, hash uint64, place pystack.
 	}
 	f.told.paid = was.paid
 	if known { // of what it does no record is made now
-		f.told.silence, f.told.halted, f.told.at = was.silence, was.halted, was.at
+		f.told.silence, f.told.halted, f.told.at, f.told.where = was.silence, was.halted, was.at, was.where
 	}
 }

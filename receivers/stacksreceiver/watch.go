@@ -536,7 +536,10 @@ func (w *watch) tell(ctx context.Context, c candidate, seen *stacks.Process, sin
 		s.signal = w.source.Stopper(&c.rest.Now, w.resolver)
 	}
 	s.mount, _ = w.mountOf(c.follower, main.Wait.Class)
-	s.where = w.config.Stacks == All || main.Wait.Class != waitclass.Collective
+	waits := c.rest.Silence != socketstall.Overdue && main.Wait.Class == waitclass.Collective
+	if s.where = w.config.Stacks == All || !waits; !s.where {
+		c.told.where = main.Where() // of all that wait for others, that is told once they do so for longer than is usual
+	}
 	if s.where && c.texts.first(w.now, hash) {
 		if s.frames = budget.text.take(w.now, w.convert.textOf(seen)); !s.frames {
 			delete(c.texts, hash)

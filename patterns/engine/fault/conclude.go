@@ -23,6 +23,7 @@ type conclusion struct {
 	changed    bool  // since it was given out
 	quietEvery int64 // counts alone are given out this often, ever more rarely
 	nextQuiet  int64 // 0: no count waits
+	held       int64 // since when it waits to be told, for what its evidence may have begun before; 0: it does not
 	due        bool  // counts have waited for their time
 
 	resolved  int64 // 0: open

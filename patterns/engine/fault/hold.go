@@ -13,10 +13,8 @@ func (f *Fault) holdBack() bool {
 	}
 	for i := range f.rule.HoldBack {
 		h := &f.rule.HoldBack[i]
-		w := f.rule.watch(h.Evidence)
-		first := f.first(w, v.best.trust)
-		if first != nil && f.saw(w) && !slices.ContainsFunc(h.Unless, func(name string) bool { return f.saw(f.rule.watch(name)) }) {
-			until = max(until, first.Time+int64(h.For))
+		if since := f.holdsSince(f.rule.watch(h.Evidence)); since != 0 && !slices.ContainsFunc(h.Unless, func(name string) bool { return f.saw(f.rule.watch(name)) }) {
+			until = max(until, since+int64(h.For))
 		}
 	}
 	if until <= f.set.time.Now() {
@@ -25,6 +23,33 @@ func (f *Fault) holdBack() bool {
 	v.nextQuiet = until
 	f.set.time.Call(f, until)
 	return true
+}
+
+// holdsSince is since when evidence holds a verdict back, 0 where it does not. What a detector found, and what the thing
+// that is named says of itself, may have begun long before there is a verdict: that waits since it was made.
+func (f *Fault) holdsSince(w *Evidence) int64 {
+	v, since := f.verdict, int64(0)
+	switch first := f.first(w, v.best.trust); {
+	case len(w.quotes) > 0 && f.saysOfItself(w):
+	case first == nil || !f.saw(w):
+		return 0
+	case !first.Finding:
+		return first.Time
+	default:
+		since = first.Time
+	}
+	if v.held == 0 {
+		v.held = f.set.time.Now()
+	}
+	return max(since, v.held)
+}
+
+// saysOfItself reports whether the thing that the verdict names says of itself what w quotes.
+func (f *Fault) saysOfItself(w *Evidence) bool {
+	for _, lead := range f.naming {
+		return slices.ContainsFunc(w.quotes, func(at int) bool { return f.quotedFrom(w, at, lead.Values) != "" })
+	}
+	return false
 }
 
 // untold reports whether a verdict was refuted before anybody was told of it.

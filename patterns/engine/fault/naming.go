@@ -80,19 +80,27 @@ func (f *Fault) naming(yield func(*Evidence, *Mark) bool) {
 // quoted is what the thing on the leading mark said of itself last, as a process of its
 // machine told it.
 func (f *Fault) quoted(at int, lead []string) (string, bool) {
-	for i, w := range f.rule.Watches {
+	for _, w := range f.rule.Watches {
 		if lead == nil || !slices.Contains(w.quotes, at) || w.Follows != nil && !f.saw(w) {
 			continue
 		}
-		for j := len(f.marks[i]) - 1; j >= 0; j-- {
-			m := &f.marks[i][j]
-			other := func(field int) bool { return lead[field] == "" || lead[field] != m.Values[field] }
-			if m.Values[at] != "" && f.trusted(w, m, verdict.Claimed) && !slices.ContainsFunc(w.Match, other) && f.rule.agree(lead, m.Values) {
-				return m.Values[at], true
-			}
+		if said := f.quotedFrom(w, at, lead); said != "" {
+			return said, true
 		}
 	}
 	return "", false
+}
+
+// quotedFrom is what that thing said last by this evidence, "" for nothing.
+func (f *Fault) quotedFrom(w *Evidence, at int, lead []string) string {
+	for j := len(f.marks[w.index]) - 1; j >= 0; j-- {
+		m := &f.marks[w.index][j]
+		other := func(field int) bool { return lead[field] == "" || lead[field] != m.Values[field] }
+		if m.Values[at] != "" && f.trusted(w, m, verdict.Claimed) && !slices.ContainsFunc(w.Match, other) && f.rule.agree(lead, m.Values) {
+			return m.Values[at]
+		}
+	}
+	return ""
 }
 
 // newest is the value of a field that says how long something lasts, as the last of marks

@@ -80,7 +80,7 @@ func (f *Fault) restoreVerdict(v *savedVerdict) {
 		id: v.ID, best: window{
 			end: v.End, confidence: v.Confidence, seen: f.rule.bits(v.Seen), trust: v.Trust, stands: v.Stands, short: f.rule.bits(v.Short), doubted: v.Doubted,
 		}, onset: v.Onset,
-		revision: v.Revision, emitted: v.Emitted, told: v.Told, leads: v.Leads, due: v.Due, quietEvery: max(v.QuietEvery, firstQuiet), nextQuiet: v.NextQuiet,
+		revision: v.Revision, emitted: v.Emitted, told: v.Told, leads: v.Leads, due: v.Due, quietEvery: max(v.QuietEvery, firstQuiet), nextQuiet: v.NextQuiet, held: v.Held,
 		resolved: v.Resolved, withdrawn: v.Withdrawn, ended: v.Ended, closing: v.Closing, returns: v.Before,
 	}
 	c.since = f.since(c.best.trust)

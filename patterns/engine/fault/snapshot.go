@@ -45,6 +45,7 @@ type savedVerdict struct {
 	Changed    bool               `json:"dirty,omitempty"`
 	QuietEvery int64              `json:"quiet_every"`
 	NextQuiet  int64              `json:"next_quiet,omitempty"`
+	Held       int64              `json:"held,omitempty"`
 	Resolved   int64              `json:"resolved,omitempty"`
 	Withdrawn  bool               `json:"withdrawn,omitempty"`
 	Ended      int64              `json:"ended,omitempty"`
@@ -114,7 +115,7 @@ func (f *Fault) saveVerdict() *savedVerdict {
 	c := f.verdict
 	v := &savedVerdict{
 		ID: c.id, End: c.best.end, Confidence: c.best.confidence, Trust: c.best.trust, Stands: c.best.stands, Doubted: c.best.doubted, Onset: c.onset,
-		Revision: c.revision, Emitted: c.emitted, Told: c.told, Leads: c.leads, Due: c.due, Changed: c.changed, QuietEvery: c.quietEvery, NextQuiet: c.nextQuiet,
+		Revision: c.revision, Emitted: c.emitted, Told: c.told, Leads: c.leads, Due: c.due, Changed: c.changed, QuietEvery: c.quietEvery, NextQuiet: c.nextQuiet, Held: c.held,
 		Resolved: c.resolved, Withdrawn: c.withdrawn, Ended: c.ended, Closing: c.closing, Before: c.returns, Root: c.node.Root(),
 	}
 	v.Seen, v.Short = f.rule.namesOf(c.best.seen), f.rule.namesOf(c.best.short)

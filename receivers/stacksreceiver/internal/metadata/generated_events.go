@@ -64,7 +64,7 @@ type ProcessStack struct {
 
 // ProcessStack begins a record.
 func (b *LogsBuilder) ProcessStack(head record.Head) ProcessStack {
-	return ProcessStackOn(b.Begin(EventProcessStack, 71, head))
+	return ProcessStackOn(b.Begin(EventProcessStack, 72, head))
 }
 
 // ProcessStackOn writes the attributes there.
@@ -97,6 +97,9 @@ func (a ProcessStack) CodeLineNumber(v int64) { a.attributes.Int("code.line.numb
 func (a ProcessStack) ProcessRuntimeDescription(v string) {
 	a.attributes.Text("process.runtime.description", v)
 }
+
+// ProcessStackCall sets process.stack.call: Function of the library in which the thread waits in a collective, as the program has called it: all_reduce, recv.
+func (a ProcessStack) ProcessStackCall(v string) { a.attributes.Text("process.stack.call", v) }
 
 // ProcessStackCut sets process.stack.cut: The stack has more frames, farther out, than the record.
 func (a ProcessStack) ProcessStackCut(v bool) { a.attributes.Bool("process.stack.cut", v) }
@@ -169,7 +172,7 @@ func (a ProcessStack) ProcessStackWaitClass(v string) {
 	a.attributes.Str("process.stack.wait_class", v)
 }
 
-// ProcessStackWhere sets process.stack.where: Innermost function that is of no library, with its file and line, and what called it: train.py:120 in save_checkpoint < main. Not where the setting leaves frames out.
+// ProcessStackWhere sets process.stack.where: Innermost function that is of no library, with its file and line, and what called it: train.py:120 in save_checkpoint < main. Not where the setting leaves frames out, but where a rank waits in a collective for longer than is usual.
 func (a ProcessStack) ProcessStackWhere(v string) { a.attributes.Text("process.stack.where", v) }
 
 // ThreadID sets thread.id: Number of the thread.
@@ -178,7 +181,7 @@ func (a ProcessStack) ThreadID(v int64) { a.attributes.Int("thread.id", v) }
 // ThreadName sets thread.name: Name of the thread. It chooses its name itself.
 func (a ProcessStack) ThreadName(v string) { a.attributes.Text("thread.name", v) }
 
-// ProcessStackDoing writes the attributes of the event process.stack.doing: A rank that stands in the place of its last process.stack does something else than was told, or has done nothing for longer than is usual. Told once per change, and each half hour while it stands.
+// ProcessStackDoing writes the attributes of the event process.stack.doing: A rank that stands in the place of its last process.stack does something else than was told, or has done nothing for longer than is usual. Told once per change, and each half hour while it stands. One that waits in a collective for longer than is usual says where.
 type ProcessStackDoing struct {
 	attributes *record.Attributes
 	record.TrustAttributes
@@ -189,7 +192,7 @@ type ProcessStackDoing struct {
 
 // ProcessStackDoing begins a record.
 func (b *LogsBuilder) ProcessStackDoing(head record.Head) ProcessStackDoing {
-	return ProcessStackDoingOn(b.Begin(EventProcessStackDoing, 49, head))
+	return ProcessStackDoingOn(b.Begin(EventProcessStackDoing, 50, head))
 }
 
 // ProcessStackDoingOn writes the attributes there.
@@ -216,6 +219,9 @@ func (a ProcessStackDoing) ProcessStackHash(v string) { a.attributes.Str("proces
 func (a ProcessStackDoing) ProcessStackStillNs(v int64) {
 	a.attributes.Int("process.stack.still_ns", v)
 }
+
+// ProcessStackWhere sets process.stack.where: Innermost function that is of no library, with its file and line, and what called it: train.py:120 in save_checkpoint < main. Not where the setting leaves frames out, but where a rank waits in a collective for longer than is usual.
+func (a ProcessStackDoing) ProcessStackWhere(v string) { a.attributes.Text("process.stack.where", v) }
 
 // ProcessStackMoving writes the attributes of the event process.stack.moving: The main thread of a rank is no longer known to stand where its last process.stack says. It is in another place, has ended, or is followed no more.
 type ProcessStackMoving struct {

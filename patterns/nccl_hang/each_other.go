@@ -1,0 +1,186 @@
+package ncclhang
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
+)
+
+// mostOfDetail is how long the text of all places is: the engine keeps as much of a field.
+const mostOfDetail = 256
+
+// callPlace is where some ranks wait for others: in the same call, at the same line.
+type callPlace struct {
+	ranks []int
+	*stackPlace
+}
+
+// places are where the ranks wait, by the first rank of each.
+func (s *ranksByStack) places(ranks []int) (all []callPlace) {
+	type same struct{ hash, call, where string }
+	at := map[same]int{}
+	for _, rank := range ranks {
+		p := &s.of[rank].stack
+		key := same{call: p.Call, where: p.Where}
+		if p.Where == "" {
+			key.hash = p.Hash
+		}
+		if _, known := at[key]; !known {
+			at[key] = len(all)
+			all = append(all, callPlace{stackPlace: p})
+		}
+		all[at[key]].ranks = append(all[at[key]].ranks, rank)
+	}
+	return all
+}
+
+// sendsOrReceives reports whether the thread is in a call between two ranks: send, irecv, recv_forward.
+func (p *stackPlace) sendsOrReceives() bool {
+	return strings.Contains(p.Call, "send") || strings.Contains(p.Call, "recv")
+}
+
+// eachOther are the ranks that wait for each other, where all wait and not for the same: the calls in which they wait are
+// no common one, or sends and receives, in which each waits for another. Nil where that is not known. The others wait for
+// them: in a collective for those that are between two ranks, and where the connections on which data was sent last lead to
+// a circle, for those in it.
+func (s *ranksByStack) eachOther(now int64) []int {
+	var all, pairs []int
+	calls := map[string]bool{}
+	for rank, c := range s.of {
+		all = append(all, rank)
+		if c.stack.Call != "" {
+			calls[c.stack.Call] = true
+		}
+		if c.stack.sendsOrReceives() {
+			pairs = append(pairs, rank)
+		}
+	}
+	switch {
+	case len(calls) < 2 && len(pairs) < len(all):
+		return nil
+	case len(pairs) < 2:
+		return all
+	}
+	if circle := s.circle(now); len(circle) > 1 && !slices.ContainsFunc(circle, func(rank int) bool { return !slices.Contains(pairs, rank) }) {
+		return circle
+	}
+	return pairs
+}
+
+// circle are the ranks that wait for each other by their connections, nil where these do not tell of one alone. Gloo asks
+// a rank before it sends or receives: whom a rank asked last it waits for (gloo/transport/tcp/unbound_buffer.cc).
+func (s *ranksByStack) circle(now int64) (circle []int) {
+	next := s.asked(now)
+	walked := make([]int, len(next)) // in which walk, 0: in none
+	for start := range next {
+		at := start
+		for at >= 0 && walked[at] == 0 {
+			walked[at] = start + 1
+			at = next[at]
+		}
+		if at < 0 || walked[at] != start+1 {
+			continue
+		}
+		if circle != nil {
+			return nil
+		}
+		circle = []int{at}
+		for to := next[at]; to != at; to = next[to] {
+			circle = append(circle, to)
+		}
+	}
+	slices.Sort(circle)
+	return circle
+}
+
+// asked is by rank to which other one it sent data last, -1 where that is not known.
+func (s *ranksByStack) asked(now int64) []int {
+	next, where := make([]int, len(s.of)), make(addresses)
+	process := func(rank int) *socketstall.Process {
+		if s.run.stalls == nil {
+			return nil
+		}
+		return s.run.stalls.Processes[socketstall.ProcessKey(s.of[rank].host.Host, s.of[rank].host.PID)]
+	}
+	for rank := range next {
+		if p := process(rank); p != nil {
+			for _, one := range p.Stalls {
+				where.enter(one.Local, rank)
+			}
+		}
+	}
+	for rank := range next {
+		next[rank] = -1
+		p := process(rank)
+		if p == nil {
+			continue
+		}
+		sent := map[int]int64{}
+		for _, one := range p.Stalls {
+			if to := where.peerOf(one); one.Kind == socketstall.Gloo && one.OpenAt(now) && one.Sent != 0 && to >= 0 && to < len(next) {
+				sent[to] = max(sent[to], one.Sent)
+			}
+		}
+		next[rank] = newest(sent, int64(socketstall.Tick(time.Duration(p.Tick))))
+	}
+	return next
+}
+
+// newest is the key of the newest time, -1 where another is not older by more than a tick.
+func newest(times map[int]int64, tick int64) int {
+	last := -1
+	for key, at := range times {
+		if last < 0 || at > times[last] {
+			last = key
+		}
+	}
+	for key, at := range times {
+		if key != last && times[last]-at <= tick {
+			return -1
+		}
+	}
+	return last
+}
+
+// eachOtherText says who waits for whom, in which call and at which line.
+func (s *ranksByStack) eachOtherText(circle []int) string {
+	var others []int
+	for rank := range s.of {
+		if !slices.Contains(circle, rank) {
+			others = append(others, rank)
+		}
+	}
+	say := func(brief bool) string {
+		if len(others) == 0 {
+			return "all " + verdict.Number(len(circle)) + " ranks wait for each other: " + placesText(s.places(circle), "", brief)
+		}
+		return subject(circle) + " wait for each other: " + placesText(s.places(circle), "", brief) + "; " + placesText(s.places(others), " for them", brief)
+	}
+	if text := say(false); len(text) <= mostOfDetail {
+		return text
+	}
+	return say(true)
+}
+
+// placesText says which ranks wait where; brief leaves out what called the function.
+func placesText(places []callPlace, whom string, brief bool) string {
+	texts := make([]string, len(places))
+	for i, p := range places {
+		where, _, _ := strings.Cut(p.Where, " < ")
+		if !brief {
+			where = p.Where
+		}
+		texts[i] = subject(p.ranks)
+		if whom != "" {
+			texts[i] += plural(p.ranks, " waits", " wait") + whom
+		}
+		if texts[i] += " in " + cmp.Or(p.Call, "a collective"); where != "" {
+			texts[i] += " at " + where
+		}
+	}
+	return strings.Join(texts, ", ")
+}
