@@ -351,6 +351,28 @@ func TestALineThatIsNoRowIsAnError(t *testing.T) {
 	}
 }
 
+// TestInWhichCallARankWaits: what the program has called, also where the frame of Python has returned to compiled code.
+func TestInWhichCallARankWaits(t *testing.T) {
+	const (
+		gloo = "libc.so.6:pthread_cond_wait libtorch_cpu.so:_ZN4gloo9transport3tcp13UnboundBuffer8"
+		site = "/usr/lib/python3/dist-packages/torch/distributed/"
+	)
+	table, err := New()
+	require.NoError(t, err)
+	for name, tc := range map[string]struct{ native, python, want string }{
+		"a collective":                      {"libtorch_cpu.so:_ZN4c10d4Work4waitE", site + "distributed_c10d.py:all_reduce " + site + "c10d_logger.py:wrapper train.py:step", "all_reduce"},
+		"a collective of others":            {"libtorch_cpu.so:_ZN4c10d4Work4waitE", site + "distributed_c10d.py:broadcast " + site + "distributed_c10d.py:broadcast_object_list train.py:step", "broadcast_object_list"},
+		"a receive":                         {gloo + "waitRecvEPi", site + "distributed_c10d.py:recv train.py:step", "recv"},
+		"Work.wait of a receive":            {gloo + "waitRecvEPiNSt6chrono8durationE", "train.py:exchange", "recv"},
+		"Work.wait of a send":               {gloo + "waitSendEPiNSt6chrono8durationE", "train.py:exchange", "send"},
+		"Work.wait of who knows what":       {"libtorch_cpu.so:_ZN4c10d4Work4waitE", "train.py:exchange", ""},
+		"a name of the program is none":     {"libc.so.6:clock_nanosleep", "train.py:recv", ""},
+		"a stage of a pipeline of Megatron": {"", "/usr/lib/python3/dist-packages/megatron/core/pipeline_parallel/p2p_communication.py:_communicate /usr/lib/python3/dist-packages/megatron/core/pipeline_parallel/p2p_communication.py:recv_forward x/schedules.py:f", "recv_forward"},
+	} {
+		require.Equal(t, tc.want, table.Of(stack("futex_do_wait", tc.native, tc.python)).Call, name)
+	}
+}
+
 // FuzzOf: whatever a process calls itself, the answer is one of the classes.
 func FuzzOf(f *testing.F) {
 	f.Add("futex_wait", "libc.so.6:x", "a.py:b")

@@ -364,15 +364,19 @@ func (r *callRun) changed(now int64) {
 	}
 }
 
-// stalled has a run judged again where its sockets say of a rank that stands outside of collectives that it has
-// rested for too long. It reports whether they do.
+// stalled has a run judged again where its sockets say that a rank has rested for too long which stands outside of
+// collectives, or which waits with all others and nothing is told of that yet. It reports whether they do.
 func (b *callBook) stalled(s *socketstall.Record, now int64) bool {
 	r := b.runs[s.Job]
 	if r == nil || s.Ended() || s.Doing.Silence != socketstall.Overdue {
 		return false
 	}
 	who := r.callers[process{s.Host, s.PID}]
-	if who == nil || !who.stack.outside() || who.stack.Doing.Silence == socketstall.Overdue {
+	switch {
+	case who == nil:
+		return false
+	case who.stack.outside() && who.stack.Doing.Silence != socketstall.Overdue:
+	case r.told != nil || !who.stack.waits():
 		return false
 	}
 	r.changed(now)

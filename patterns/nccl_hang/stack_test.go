@@ -21,7 +21,7 @@ type stack struct {
 	class, reason, function, owner, silence, activity, state, mount string
 	since                                                           time.Duration
 	pid                                                             int64
-	hash, unread, where                                             string
+	hash, unread, where, call                                       string
 }
 
 func (s stack) put(a pcommon.Map) {
@@ -48,6 +48,9 @@ func (s stack) put(a pcommon.Map) {
 	a.PutInt("process.stack.still_ns", since.Nanoseconds())
 	if s.where != "" {
 		a.PutStr("process.stack.where", s.where)
+	}
+	if s.call != "" {
+		a.PutStr("process.stack.call", s.call)
 	}
 	if s.unread != "" {
 		a.PutEmptySlice("process.stack.unread").AppendEmpty().SetStr(s.unread)

@@ -535,6 +535,34 @@ func TestOfARankThatWaitsInACollectiveNoNameLeaves(t *testing.T) {
 	}
 }
 
+// TestARankThatWaitsTooLongInACollectiveSaysItsLine: nothing else of its names, and only then. Where all ranks wait,
+// their lines are the place of the fault.
+func TestARankThatWaitsTooLongInACollectiveSaysItsLine(t *testing.T) {
+	b := newBench(t)
+	b.at(42, func(p *fake) {
+		p.stack, p.class = waiting(42), waitclass.Collective
+		p.stack.Threads[0].Wait.Call = "all_reduce"
+		p.does = &activity.Process{Process: rank(42, 3), State: socketstall.Sleeping, Inside: &activity.Inside{Compared: true}}
+	})
+	b.Resolver.Know(rank(42, 3))
+	b.start(t)
+	for range 15 { // until its pauses are known
+		b.at(42, func(p *fake) { p.status.Switches++; p.place.Chain++ })
+		b.looks(t, 1)
+	}
+	b.looks(t, 2)
+	first := b.Next(t).Attributes().AsRaw()
+	require.Equal(t, []any{"all_reduce", nil}, []any{first["process.stack.call"], first["process.stack.where"]})
+	b.looks(t, 2)
+	r := b.Next(t)
+	require.Equal(t, "process.stack.doing", r.EventName())
+	a := r.Attributes().AsRaw()
+	require.Equal(t, []any{"overdue", "train.py:120 in save_checkpoint < main"}, []any{a["nccl.rank.silence"], a["process.stack.where"]})
+	for _, key := range []string{"process.stack.frames", "code.file.path", "code.function.name", "thread.name"} {
+		require.Nil(t, a[key], key)
+	}
+}
+
 // TestWhatARankDoesThatStandsIsTold: at first, and when it changes.
 func TestWhatARankDoesThatStandsIsTold(t *testing.T) {
 	b := newBench(t)

@@ -1,0 +1,194 @@
+package ncclhang
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/tracecoreai/tracecore/internal/socketstall"
+)
+
+// waitsIn is a rank that sleeps in a call of the library, at a line.
+func waitsIn(call, where string) stack {
+	s := inCollective
+	s.call, s.where, s.hash = call, where, call+where
+	return s
+}
+
+// asked says of each rank, which sleeps, whom it asked last, and whom before: as its connections of Gloo tell.
+func (c *calls) asked(tick time.Duration, peers map[int][]int) *calls {
+	for rank, to := range peers {
+		for i, peer := range to {
+			c.record(socketstall.Event, comm{}, rank, func(a pcommon.Map) {
+				for name, text := range map[string]string{
+					"nccl.socket.cause": "waiting", "nccl.socket.direction": "receive", "nccl.socket.kind": "gloo", "nccl.socket.stall.id": fmt.Sprint(rank, "-", peer),
+					"nccl.rank.silence": "overdue", "nccl.rank.activity": "idle", "nccl.rank.state": "sleeping",
+					"network.local.address": fmt.Sprintf("10.0.0.%d", rank+1), "network.peer.address": fmt.Sprintf("10.0.0.%d", peer+1),
+				} {
+					a.PutStr(name, text)
+				}
+				a.PutInt("network.local.port", int64(1000+100*rank+peer))
+				a.PutInt("network.peer.port", int64(1000+100*peer+rank))
+				a.PutInt("nccl.socket.stall.age_ns", int64(4*time.Second))
+				a.PutInt("nccl.rank.tick_ns", tick.Nanoseconds())
+				a.PutInt("nccl.socket.last_sent_age_ns", int64(4*time.Second+time.Duration(i)*12*time.Millisecond))
+			})
+		}
+	}
+	return c
+}
+
+// TestRanksThatWaitForEachOther: no rank is to blame, and who waits in which call, at which line, is said.
+func TestRanksThatWaitForEachOther(t *testing.T) {
+	sum, gather := waitsIn("all_reduce", "train.py:50 in step < main"), waitsIn("all_gather", "train.py:40 in sync < main")
+	receives, sends := waitsIn("recv", "pipe.py:8 in exchange < fwd < main"), waitsIn("send", "pipe.py:8 in exchange < bwd < main")
+	for name, tc := range map[string]struct {
+		of    []stack
+		asked map[int][]int
+		want  string
+	}{
+		"a circle of receives": {
+			of: []stack{receives, receives, receives}, want: "all 3 ranks wait for each other: ranks 0-2 in recv at pipe.py:8 in exchange < fwd < main",
+		},
+		"1F1B whose sends wait, and connections tell the circle": {
+			of: []stack{receives, receives, receives, sends}, asked: map[int][]int{0: {1}, 1: {2, 0}, 2: {3, 1}, 3: {2}},
+			want: "ranks 2-3 wait for each other: rank 2 in recv at pipe.py:8 in exchange < fwd < main, rank 3 in send at pipe.py:8 in exchange < bwd < main; " +
+				"ranks 0-1 wait for them in recv at pipe.py:8 in exchange < fwd < main",
+		},
+		"1F1B, and whom a rank asked last is within a tick": {
+			of: []stack{receives, receives, receives, sends}, asked: map[int][]int{-1: nil},
+			want: "all 4 ranks wait for each other: ranks 0-2 in recv at pipe.py:8 in exchange < fwd < main, rank 3 in send at pipe.py:8 in exchange < bwd < main",
+		},
+		"two circles": {
+			of: []stack{receives, receives, sends, sends}, asked: map[int][]int{0: {1}, 1: {0}, 2: {3}, 3: {2}},
+			want: "all 4 ranks wait for each other: ranks 0-1 in recv at pipe.py:8 in exchange < fwd < main, ranks 2-3 in send at pipe.py:8 in exchange < bwd < main",
+		},
+		"two receive, and the others wait for them in a collective": {
+			of:   []stack{receives, sends, sum, sum},
+			want: "ranks 0-1 wait for each other: rank 0 in recv at pipe.py:8 in exchange < fwd < main, rank 1 in send at pipe.py:8 in exchange < bwd < main; ranks 2-3 wait for them in all_reduce at train.py:50 in step < main",
+		},
+		"one receives, and the others wait in a collective": {
+			of: []stack{sum, receives, sum}, want: "all 3 ranks wait for each other: ranks 0, 2 in all_reduce at train.py:50 in step < main, rank 1 in recv at pipe.py:8 in exchange < fwd < main",
+		},
+		"different collectives": {
+			of: []stack{sum, gather, sum, sum}, want: "all 4 ranks wait for each other: ranks 0, 2-3 in all_reduce at train.py:50 in step < main, rank 1 in all_gather at train.py:40 in sync < main",
+		},
+		"different collectives, and no line is sent": {
+			of: []stack{waitsIn("all_reduce", ""), waitsIn("barrier", "")}, want: "all 2 ranks wait for each other: rank 0 in all_reduce, rank 1 in barrier",
+		},
+		"more lines than there is room for": {
+			of:   []stack{waitsIn("all_reduce", "a.py:50 in first < evaluate_all_of_it < train_for_one_epoch < main"), waitsIn("barrier", "a.py:51 in second < evaluate_all_of_it < train_for_one_epoch < main"), waitsIn("broadcast", "a.py:52 in third < evaluate_all_of_it < train_for_one_epoch < main")},
+			want: "all 3 ranks wait for each other: rank 0 in all_reduce at a.py:50 in first, rank 1 in barrier at a.py:51 in second, rank 2 in broadcast at a.py:52 in third",
+		},
+		"one collective, at two lines of most": {
+			of: []stack{sum, waitsIn("all_reduce", "train.py:60 in finish"), sum}, want: "all 3 ranks wait in a collective or for their GPUs; rank 1 waits at train.py:60 in finish, and the others at train.py:50 in step < main",
+		},
+		"one collective, at a line of each half": {
+			of:   []stack{sum, sum, waitsIn("all_reduce", "train.py:60 in finish"), waitsIn("all_reduce", "train.py:60 in finish")},
+			want: "all 4 ranks wait in a collective or for their GPUs; ranks 0-1 in all_reduce at train.py:50 in step, ranks 2-3 in all_reduce at train.py:60 in finish",
+		},
+		"one collective": {of: []stack{sum, sum}, want: "all 2 ranks wait in a collective or for their GPUs: the fault is below the program"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCalls(len(tc.of))
+			for rank, s := range tc.of {
+				c.stand(s, rank)
+			}
+			if tc.asked[0] == nil {
+				c.asked(4*time.Millisecond, circleOf(len(tc.of), tc.asked != nil))
+			} else {
+				c.asked(4*time.Millisecond, tc.asked)
+			}
+			j := newJoin(DefaultOptions)
+			j.Add(c.list, c.at)
+			found := soon(j, c.at)
+			require.Len(t, found, 1, "sockets of all are silent, too: nothing is left to wait for")
+			require.Equal(t, tc.want, found[0].String())
+			require.Empty(t, found[0].Culprits)
+			require.Equal(t, -1, found[0].Rank())
+			require.Equal(t, but(len(tc.of)), found[0].Waiting)
+		})
+	}
+}
+
+// soon is what is told once records of that time have settled, and the sockets have spoken.
+func soon(j joinUnderTest, at time.Time) []Finding {
+	return append(findings(j.Advance(at.Add(settled))), findings(j.Advance(at.Add(settled+time.Second)))...)
+}
+
+// circleOf are ranks each of which asked the next; with a tick of the clock between, two at once.
+func circleOf(world int, unclear bool) map[int][]int {
+	peers := map[int][]int{}
+	for rank := range world {
+		peers[rank] = []int{(rank + 1) % world}
+		if unclear {
+			peers[rank] = append(peers[rank], (rank+world-1)%world)
+		}
+	}
+	return peers
+}
+
+// TestAllWaitIsToldOnceTheirSocketsAreSilent: before, and where one of them is not, a minute is waited.
+func TestAllWaitIsToldOnceTheirSocketsAreSilent(t *testing.T) {
+	for name, tc := range map[string]struct {
+		stands  [2]stack // of most, and of the last
+		sockets func(*calls)
+		soon    bool
+	}{
+		"all are":                       {[2]stack{inCollective, inCollective}, func(c *calls) { c.stalled("overdue", but(4)...) }, true},
+		"one is not":                    {[2]stack{inCollective, inCollective}, func(c *calls) { c.stalled("overdue", 0, 1, 2) }, false},
+		"one is no longer than usual":   {[2]stack{inCollective, inCollective}, func(c *calls) { c.stalled("overdue", 0, 1, 2).stalled("usual", 3) }, false},
+		"one waits for its GPU":         {[2]stack{inCollective, gpuAsleep}, func(c *calls) { c.stalled("overdue", but(4)...) }, false},
+		"one waits for its own threads": {[2]stack{inCollective, inBackward}, func(c *calls) { c.stalled("overdue", but(4)...) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCalls(4)
+			c.stand(tc.stands[0], 0, 1, 2).stand(tc.stands[1], 3)
+			j := newJoin(DefaultOptions)
+			j.Add(c.list, c.at)
+			require.Empty(t, soon(j, c.at))
+			c.list, c.at = plog.NewLogs(), c.at.Add(settled+2*time.Second)
+			tc.sockets(c)
+			j.Add(c.list, c.at)
+			require.Equal(t, tc.soon, len(soon(j, c.at)) == 1)
+			if !tc.soon {
+				require.Len(t, soon(j, c.at.Add(DefaultOptions.StuckWait)), 1)
+			}
+		})
+	}
+}
+
+// TestLinesOfThoseThatWaitComeLater: a rank that waits in a collective says its line once it does so for too long.
+func TestLinesOfThoseThatWaitComeLater(t *testing.T) {
+	s := &standingJob{newCalls(2), newJoin(DefaultOptions)}
+	says := func(c *calls, rank int, of stack) {
+		c.record(eventDoes, comm{}, rank, func(a pcommon.Map) {
+			a.PutStr("process.stack.hash", of.hash)
+			a.PutStr("process.stack.where", of.where)
+			of.does(a)
+		})
+	}
+	all := []stack{waitsIn("recv", "pipe.py:7 in fwd"), waitsIn("recv", "pipe.py:9 in bwd")}
+	for rank, of := range all {
+		line := of.where
+		of.where, of.silence = "", "usual"
+		s.stand(of, rank)
+		all[rank].where, all[rank].hash = line, of.hash
+	}
+	s.stalled("overdue", 0, 1)
+	s.Add(s.list, s.at)
+	require.Empty(t, findings(s.Advance(s.at.Add(settled))))
+	s.list, s.at = plog.NewLogs(), s.at.Add(time.Second)
+	for rank, of := range all {
+		says(s.calls, rank, of)
+	}
+	s.Add(s.list, s.at)
+	s.joinUnderTest = requireSameState(t, s.joinUnderTest)
+	found := soon(s.joinUnderTest, s.at)
+	require.Len(t, found, 1)
+	require.Equal(t, "all 2 ranks wait for each other: rank 0 in recv at pipe.py:7 in fwd, rank 1 in recv at pipe.py:9 in bwd", found[0].String())
+}
