@@ -18,8 +18,8 @@ type Mode string
 const (
 	// Off: no stack is taken.
 	Off Mode = "off"
-	// Culprit: those of ranks that do not wait in a collective. The others have the wait class
-	// and the hash.
+	// Culprit: those of ranks that do not wait in a collective. The others have the wait class,
+	// the hash and the function of the library, and their line once they wait for longer than is usual.
 	Culprit Mode = "culprit"
 	// All: those of every rank.
 	All Mode = "all"
