@@ -16,6 +16,7 @@ type Doing struct {
 	At       int64    `json:"at,omitempty"` // time of the record that says so, 0: none has
 	Activity Activity `json:"a,omitempty"`
 	Silence  Silence  `json:"l,omitempty"`
+	Learned  bool     `json:"le,omitempty"` // which pauses are usual for it is known
 	Watched  int64    `json:"w,omitempty"`  // since when the receiver watches it, 0 not known
 	Syscall  string   `json:"s,omitempty"`  // in which its main thread sleeps
 	Channel  string   `json:"c,omitempty"`  // function of the kernel in which it does
@@ -81,6 +82,7 @@ func DoingOf(a pcommon.Map, time int64) Doing {
 	d.Held, d.Thread = heldOf(a), threadOf(a)
 	d.Limit = Text(a, "nccl.rank.cpu_limit_cgroup")
 	d.Milli, d.Throttle, d.Pressure = atMost(a, "nccl.rank.cpu_limit_millicores", 1<<30), atMost(a, "nccl.rank.cpu_throttled_percent", 100), atMost(a, "nccl.rank.cpu_pressure_percent", 100)
+	_, d.Learned = a.Get("nccl.rank.usual_phase_ns")
 	d.Watched = ago(a, "nccl.rank.watched_ns", time)
 	if pid, _ := Number(a, "nccl.rank.child_pid"); pid > 0 {
 		d.ChildPID = pid

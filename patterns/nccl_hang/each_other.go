@@ -154,26 +154,26 @@ func (s *ranksByStack) eachOtherText(circle []int) string {
 			others = append(others, rank)
 		}
 	}
-	say := func(brief bool) string {
+	say := func(callers int) string {
 		if len(others) == 0 {
-			return "all " + verdict.Number(len(circle)) + " ranks wait for each other: " + placesText(s.places(circle), "", brief)
+			return "all " + verdict.Number(len(circle)) + " ranks wait for each other: " + placesText(s.places(circle), "", callers)
 		}
-		return subject(circle) + " wait for each other: " + placesText(s.places(circle), "", brief) + "; " + placesText(s.places(others), " for them", brief)
+		return subject(circle) + " wait for each other: " + placesText(s.places(circle), "", callers) + "; " + placesText(s.places(others), " for them", callers)
 	}
-	if text := say(false); len(text) <= mostOfDetail {
-		return text
+	for callers := 3; callers > 0; callers-- {
+		if text := say(callers); len(text) <= mostOfDetail {
+			return text
+		}
 	}
-	return say(true)
+	return say(0)
 }
 
-// placesText says which ranks wait where; brief leaves out what called the function.
-func placesText(places []callPlace, whom string, brief bool) string {
+// placesText says which ranks wait where, with so many functions that called the one at the line.
+func placesText(places []callPlace, whom string, callers int) string {
 	texts := make([]string, len(places))
 	for i, p := range places {
-		where, _, _ := strings.Cut(p.Where, " < ")
-		if !brief {
-			where = p.Where
-		}
+		stack := strings.Split(p.Where, " < ")
+		where := strings.Join(stack[:min(len(stack), 1+callers)], " < ")
 		texts[i] = subject(p.ranks)
 		if whom != "" {
 			texts[i] += plural(p.ranks, " waits", " wait") + whom

@@ -82,7 +82,7 @@ func TestRanksThatWaitForEachOther(t *testing.T) {
 		},
 		"more lines than there is room for": {
 			of:   []stack{waitsIn("all_reduce", "a.py:50 in first < evaluate_all_of_it < train_for_one_epoch < main"), waitsIn("barrier", "a.py:51 in second < evaluate_all_of_it < train_for_one_epoch < main"), waitsIn("broadcast", "a.py:52 in third < evaluate_all_of_it < train_for_one_epoch < main")},
-			want: "all 3 ranks wait for each other: rank 0 in all_reduce at a.py:50 in first, rank 1 in barrier at a.py:51 in second, rank 2 in broadcast at a.py:52 in third",
+			want: "all 3 ranks wait for each other: rank 0 in all_reduce at a.py:50 in first < evaluate_all_of_it, rank 1 in barrier at a.py:51 in second < evaluate_all_of_it, rank 2 in broadcast at a.py:52 in third < evaluate_all_of_it",
 		},
 		"one collective, at two lines of most": {
 			of: []stack{sum, waitsIn("all_reduce", "train.py:60 in finish"), sum}, want: "all 3 ranks wait in a collective or for their GPUs; rank 1 waits at train.py:60 in finish, and the others at train.py:50 in step < main",

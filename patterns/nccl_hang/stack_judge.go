@@ -369,7 +369,7 @@ func (s *ranksByStack) placesKnown() string {
 	if slices.ContainsFunc(s.of, func(c *caller) bool { return c.stack.Where == "" }) {
 		return ""
 	}
-	return socketstall.Clip(placesText(s.places(s.waits), "", true))
+	return socketstall.Clip(placesText(s.places(s.waits), "", 0))
 }
 
 // words says what a process does whose main thread stands.

@@ -28,6 +28,7 @@ const (
 	attrPeerAt  = "nccl.wait.peer_at"   // its host
 	attrFar     = "nccl.wait.far_rank"  // its rank
 	attrBehind  = "nccl.wait.behind"    // set where the cause may be a rank that no socket shows
+	attrWatched = "nccl.wait.watched"   // of a rank that was found silent and whose usual pauses are not known: for how long it has been watched, in words
 	attrOrder   = "nccl.wait.order"     // of a silence: why the others wait for the culprit
 	attrByOrder = "nccl.wait.by_order"  // set where nothing but who fell silent first, and who owes data, tells of the culprit
 	attrWay     = "nccl.wait.way"       // of a path: what the other direction does
@@ -93,6 +94,7 @@ func (c *conclusion) putStandstill(a map[string]any, g *graph) {
 	}
 	if c.Held == heldSilent {
 		putText(a, attrOrder, c.Order)
+		putText(a, attrWatched, g.watched(c.Culprit))
 	}
 	if c.Behind != "" {
 		a[attrBehind] = "a rank behind it"
@@ -103,6 +105,15 @@ func (c *conclusion) putStandstill(a map[string]any, g *graph) {
 	if g.byOrder(c) {
 		a[attrByOrder] = true
 	}
+}
+
+// watched is for how long a rank has been watched that was found silent and whose usual pauses are not known; "" else.
+func (g *graph) watched(key string) string {
+	d := &g.procs[key].Doing
+	if d.Watched == 0 || d.Learned || d.Watched-g.silent(key) <= tolerance {
+		return ""
+	}
+	return fmt.Sprintf("%.0f s", float64(d.At-d.Watched)/1e9)
 }
 
 // byOrder reports whether nothing but the order of silences tells of the culprit.

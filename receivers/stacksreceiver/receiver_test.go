@@ -638,6 +638,34 @@ func TestHowOftenProcessesAreLookedInto(t *testing.T) {
 	require.GreaterOrEqual(t, looks(b, 10), int64(9), "another rank has begun to stand")
 }
 
+// TestARankThatWasFoundAtRestIsOverdueSooner: it was there before the receiver, and has not run since.
+func TestARankThatWasFoundAtRestIsOverdueSooner(t *testing.T) {
+	for name, tc := range map[string]struct {
+		older bool
+		after int // looks
+	}{"older": {true, 30}, "younger": {false, 60}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			p := rank(42, 3)
+			if tc.older {
+				p.StartTime = start.Add(-time.Hour)
+			}
+			b.at(42, func(f *fake) {
+				f.class = waitclass.OwnCode
+				f.does = &activity.Process{Process: p, State: socketstall.Sleeping, Inside: &activity.Inside{Compared: true}}
+			})
+			b.Resolver.Know(p)
+			b.start(t)
+			b.looks(t, 4)
+			require.Equal(t, "usual", b.Next(t).Attributes().AsRaw()["nccl.rank.silence"])
+			b.looks(t, tc.after-7)
+			require.Empty(t, b.Records)
+			b.looks(t, 7)
+			require.Equal(t, "overdue", b.Next(t).Attributes().AsRaw()["nccl.rank.silence"])
+		})
+	}
+}
+
 // TestOfAYoungRankNothingIsOverdueForLong: it may load its program or its data.
 func TestOfAYoungRankNothingIsOverdueForLong(t *testing.T) {
 	b := newBench(t)

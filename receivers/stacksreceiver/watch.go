@@ -353,6 +353,7 @@ func (w *watch) lookInto() {
 	does := w.source.Does(rest, roots)
 	for _, f := range of {
 		if one := does[f.PID]; one != nil {
+			f.rest.Found = f.older
 			f.rest.Look(one, w.now)
 		}
 	}

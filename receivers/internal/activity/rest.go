@@ -56,6 +56,7 @@ type Rest struct {
 	Progress time.Time           // when something of its process tree last went on
 	Silence  socketstall.Silence // for what it does and is used to
 	Enough   int                 // looks at which it was at work until its pauses are known; 0 stands for ten
+	Found    bool                // it has not gone on since it was first looked at, and was there before
 
 	learned int       // looks at which it was at work
 	first   time.Time // the first of them
@@ -137,6 +138,15 @@ func (r *Rest) usual(how socketstall.Activity, now time.Time) time.Duration {
 	return r.pauses.Repeated(how, now)
 }
 
+// longest is how long a rest may last in which nothing goes on. One in which it was found, while its pauses are not
+// known, has not just begun: it need not be given twice the time.
+func (r *Rest) longest(now time.Time) time.Duration {
+	if r.Found && r.learned < r.enough() {
+		return unlearned
+	}
+	return factor * r.usual(socketstall.Idle, now)
+}
+
 // Faulty reports whether it was halted since it went on last, or was silent for too long.
 func (r *Rest) Faulty() bool { return r.faulty }
 
@@ -192,7 +202,7 @@ func (r *Rest) judge(now time.Time) {
 		r.Silence = socketstall.Usual
 	case state.Halted() && idle >= halted:
 		r.Silence = socketstall.Overdue
-	case known && min(rest, idle) >= asleep && idle >= factor*r.usual(socketstall.Idle, now):
+	case known && min(rest, idle) >= asleep && idle >= r.longest(now):
 		r.Silence = socketstall.Overdue
 	case known && r.worked && idle >= computing:
 		r.Silence = socketstall.Overdue

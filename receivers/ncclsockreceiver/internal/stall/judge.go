@@ -93,7 +93,17 @@ func (t *Tracker) overdue(j *job, r *rank, since time.Duration) bool {
 	if len(r.work.spent) > 0 || r.known { // what one that is known did before, nobody knows
 		quiet = max(since, r.work.last)
 	}
-	return min(r.atRest(t.now), age) >= t.o.Asleep && t.now-quiet >= t.phase(j, r.now.Rank, socketstall.Idle)
+	rest := min(r.atRest(t.now), age)
+	if t.foundSilent(j, r, since) && rest >= t.o.Found && t.now-quiet >= t.o.PhaseUnlearned {
+		return true
+	}
+	return rest >= t.o.Asleep && t.now-quiet >= t.phase(j, r.now.Rank, socketstall.Idle)
+}
+
+// foundSilent reports whether the rank was silent when it was first seen, of a job whose pauses are not known. That such a
+// pause has just begun is not to be feared, as it is of one that was seen to begin: it need not be given twice the time.
+func (t *Tracker) foundSilent(j *job, r *rank, since time.Duration) bool {
+	return !j.phases.known(&t.o) && !r.known && since < r.metAt
 }
 
 // phase is how long a silence of the job may last and still be a pause of that kind.

@@ -23,6 +23,7 @@ type Options struct {
 	PhaseFactor    float64       // silences up to this many usual phases are phases
 	PhaseLearning  int           // snapshots with traffic until a job's phases are known
 	PhaseUnlearned time.Duration // usual phase until then
+	Found          time.Duration // how long a rank that was found silent rests under watch, at least, until then
 	PhaseMemory    time.Duration // how long a long phase is remembered, at least
 
 	RankPortsFrom uint16 // ports that the kernel chooses begin here
@@ -38,7 +39,7 @@ func Defaults() Options {
 		Interval: time.Second, Repeat: socketstall.Repeat,
 		Halted: 2 * time.Second, Asleep: 3 * time.Second, Computing: 10 * time.Minute, Notice: 20 * time.Second,
 		Service: 5 * time.Second, Network: 2 * time.Second, Connect: 3 * time.Second,
-		PhaseFactor: 2, PhaseLearning: 10, PhaseUnlearned: 30 * time.Second, PhaseMemory: time.Hour,
+		PhaseFactor: 2, PhaseLearning: 10, PhaseUnlearned: 30 * time.Second, Found: 10 * time.Second, PhaseMemory: time.Hour,
 		RankPortsFrom: 32768, MaxSockets: 20000, MaxStalls: 4096, MaxPeers: 1024,
 	}
 }

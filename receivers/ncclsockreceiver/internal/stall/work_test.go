@@ -381,6 +381,51 @@ func TestStartInTheMiddleOfAHang(t *testing.T) {
 	require.Greater(t, told.LastSentAge, 100*time.Second)
 }
 
+// TestARankThatWasFoundSilentIsToldSoon: of a job whose pauses nobody knows. What it is found in may be a pause, so it is
+// told once the silence is 30 s old and the rank has rested for 10 s under watch. What begins under watch is given a minute.
+func TestARankThatWasFoundSilentIsToldSoon(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before int                 // seconds of silence before the tracker begins
+		does   func(*Process)      // each second since
+		after  int                 // seconds until it is told
+		as     socketstall.Silence // "" where it is not, in that time
+	}{
+		"just now":                 {1, func(*Process) {}, 29, socketstall.Overdue},
+		"for 22 s":                 {22, func(*Process) {}, 10, socketstall.Overdue},
+		"for 50 s":                 {50, func(*Process) {}, 10, socketstall.Overdue},
+		"for longer than a minute": {65, func(*Process) {}, 5, socketstall.Overdue},
+		"it computes":              {22, func(p *Process) { p.CPU, p.MainCPU = p.CPU+time.Second, p.MainCPU+time.Second }, 25, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4, Defaults())
+			w.train(12)
+			w.hang()
+			w.tracker, w.looked = New(w.tracker.o), map[uint32]bool{} // who sees nothing of that
+			w.pass(time.Duration(tc.before) * time.Second)
+			w.look()
+			var events []Event
+			second := 0
+			for ; second < 60 && len(events) == 0; second++ {
+				tc.does(w.ranks[2])
+				events = w.idle(1)
+				if tc.as == "" && second == tc.after {
+					return
+				}
+			}
+			require.InDelta(t, tc.after, second, 2)
+			require.Equal(t, tc.as, of(t, events).Silence)
+			require.EqualValues(t, Unknown, of(t, events).UsualPhase)
+		})
+	}
+	t.Run("a silence that is seen to begin", func(t *testing.T) {
+		w := newWorld(t, 4, Defaults())
+		w.train(5)
+		w.hang()
+		_, seconds := w.firstAfter(70)
+		require.InDelta(t, 60, seconds, 2)
+	})
+}
+
 // A job that is started again under its id starts up as it did at first: a rank that still loads
 // its libraries has read nothing of what the others greet it with.
 func TestAJobThatIsStartedAgainStartsUp(t *testing.T) {
