@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,6 +74,21 @@ func TestARevisionComesOnlyWithNews(t *testing.T) {
 	})
 	t.Logf("the largest incident has %d bytes: %s", largest, where)
 	require.Less(t, largest, mostIncident, where)
+}
+
+// Where all ranks wait for each other, the sockets' guess is no root cause for a moment: it waits for the stacks.
+func TestAGuessWaitsForTheStacks(t *testing.T) {
+	played := 0
+	each(t, func(t *testing.T, s told) {
+		if !strings.Contains(t.Name(), "a_pipeline_deadlocks_in_its_first_step") && !strings.Contains(t.Name(), "two_ranks_receive_from_each_other") {
+			return
+		}
+		played++
+		s.eachVerdict(t, func(at time.Time, v verdict.Verdict) {
+			require.False(t, v.Pattern == "nccl_socket_stall" && v.Role == verdict.RootCause, "%s, at %s", v.Headline, at)
+		})
+	})
+	require.Equal(t, 2, played)
 }
 
 // eachVerdict plays the story and shows each revision with the time at which it came.
