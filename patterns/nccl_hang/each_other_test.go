@@ -134,12 +134,15 @@ func circleOf(world int, unclear bool) map[int][]int {
 
 // TestAllWaitIsToldOnceTheirSocketsAreSilent: before, and where one of them is not, a minute is waited.
 func TestAllWaitIsToldOnceTheirSocketsAreSilent(t *testing.T) {
+	usual := inCollective
+	usual.silence = "usual"
 	for name, tc := range map[string]struct {
 		stands  [2]stack // of most, and of the last
 		sockets func(*calls)
 		soon    bool
 	}{
-		"all are":                       {[2]stack{inCollective, inCollective}, func(c *calls) { c.stalled("overdue", but(4)...) }, true},
+		"all are": {[2]stack{inCollective, inCollective}, func(c *calls) { c.stalled("overdue", but(4)...) }, true},
+		"and their stacks say no more than usual": {[2]stack{usual, inCollective}, func(c *calls) { c.stalled("overdue", but(4)...) }, true},
 		"one is not":                    {[2]stack{inCollective, inCollective}, func(c *calls) { c.stalled("overdue", 0, 1, 2) }, false},
 		"one is no longer than usual":   {[2]stack{inCollective, inCollective}, func(c *calls) { c.stalled("overdue", 0, 1, 2).stalled("usual", 3) }, false},
 		"one waits for its GPU":         {[2]stack{inCollective, gpuAsleep}, func(c *calls) { c.stalled("overdue", but(4)...) }, false},

@@ -285,13 +285,14 @@ func (s *ranksByStack) allWait(shown bool, now int64) *Finding {
 	newest, inCollective, silent := int64(0), 0, s.inCollectives()
 	for _, c := range s.of {
 		p := &c.stack
-		if p.Reason != reasonAsleep || p.Doing.Silence != socketstall.Overdue {
+		quiet := r.overdue(c, now)
+		if p.Reason != reasonAsleep || p.Doing.Silence != socketstall.Overdue && !quiet {
 			return nil
 		}
 		if p.Class == classCollective {
 			inCollective++
 		}
-		newest, silent = max(newest, p.Since), silent && r.overdue(c, now)
+		newest, silent = max(newest, p.Since), silent && quiet
 	}
 	if 2*inCollective < r.world {
 		return nil
