@@ -63,6 +63,7 @@ type Phases struct {
 	Factor    float64       `mapstructure:"factor"`    // usual pauses that a silence may last
 	Learning  int           `mapstructure:"learning"`  // snapshots with traffic until they are known
 	Unlearned time.Duration `mapstructure:"unlearned"` // usual phase until then
+	Found     time.Duration `mapstructure:"found"`     // how long a rank that was found silent rests under watch, until then
 	Memory    time.Duration `mapstructure:"memory"`    // how long a long one is remembered, at least
 }
 
@@ -72,7 +73,7 @@ func createDefaultConfig() component.Config {
 		LogsBuilderConfig: metadata.DefaultLogsBuilderConfig(), MetricsBuilderConfig: metadata.NewDefaultMetricsBuilderConfig(),
 		ErrorMode: record.Propagate, SnapshotInterval: d.Interval, MetricsInterval: 10 * time.Second, RepeatInterval: d.Repeat,
 		Patience:      Patience{Halted: d.Halted, Asleep: d.Asleep, Computing: d.Computing, Notice: d.Notice, Service: d.Service, Network: d.Network, Connect: d.Connect},
-		Phases:        Phases{Factor: d.PhaseFactor, Learning: d.PhaseLearning, Unlearned: d.PhaseUnlearned, Memory: d.PhaseMemory},
+		Phases:        Phases{Factor: d.PhaseFactor, Learning: d.PhaseLearning, Unlearned: d.PhaseUnlearned, Found: d.Found, Memory: d.PhaseMemory},
 		RankPortsFrom: d.RankPortsFrom, MaxProcesses: 1024, MaxSockets: uint32(d.MaxSockets), MaxStalls: d.MaxStalls, MaxPeers: d.MaxPeers,
 	}
 }
@@ -83,7 +84,7 @@ func (c *Config) options() stall.Options {
 		Interval: c.SnapshotInterval, Repeat: c.RepeatInterval,
 		Halted: c.Patience.Halted, Asleep: c.Patience.Asleep, Computing: c.Patience.Computing, Notice: c.Patience.Notice, Service: c.Patience.Service,
 		Network: c.Patience.Network, Connect: c.Patience.Connect,
-		PhaseFactor: c.Phases.Factor, PhaseLearning: c.Phases.Learning, PhaseUnlearned: c.Phases.Unlearned, PhaseMemory: c.Phases.Memory,
+		PhaseFactor: c.Phases.Factor, PhaseLearning: c.Phases.Learning, PhaseUnlearned: c.Phases.Unlearned, Found: c.Phases.Found, PhaseMemory: c.Phases.Memory,
 		RankPortsFrom: c.RankPortsFrom, MaxSockets: int(c.MaxSockets), MaxStalls: c.MaxStalls, MaxPeers: c.MaxPeers,
 	}
 }
@@ -105,7 +106,7 @@ func (c *Config) Validate() error {
 	refuse(c.RepeatInterval < c.SnapshotInterval, "repeat_interval: %v is shorter than snapshot_interval", c.RepeatInterval)
 	refuse(c.Phases.Factor < 1, "phases::factor: %v is less than 1", c.Phases.Factor)
 	refuse(c.Phases.Learning < 1, "phases::learning: %d is less than 1", c.Phases.Learning)
-	refuse(c.Phases.Unlearned <= 0 || c.Phases.Memory <= 0, "phases: unlearned and memory must be longer than 0")
+	refuse(c.Phases.Unlearned <= 0 || c.Phases.Found <= 0 || c.Phases.Memory <= 0, "phases: unlearned, found and memory must be longer than 0")
 	refuse(c.MaxProcesses == 0 || c.MaxSockets == 0 || c.MaxStalls < 1 || c.MaxPeers < 1, "max_processes, max_sockets, max_stalls, max_peers: each must be at least 1")
 	for name, d := range map[string]time.Duration{
 		"halted": c.Patience.Halted, "asleep": c.Patience.Asleep, "computing": c.Patience.Computing, "notice": c.Patience.Notice,

@@ -23,7 +23,7 @@ func TestConfig(t *testing.T) {
 	all.Identity, all.Storage, all.ErrorMode = &identityID, &storageID, record.Ignore
 	all.SnapshotInterval, all.MetricsInterval, all.RepeatInterval = 500*time.Millisecond, 30*time.Second, 20*time.Second
 	all.Patience = Patience{time.Second, 4 * time.Second, 5 * time.Minute, 30 * time.Second, 6 * time.Second, 3 * time.Second, 7 * time.Second}
-	all.Phases = Phases{3, 20, 90 * time.Second, 2 * time.Hour}
+	all.Phases = Phases{3, 20, 90 * time.Second, 20 * time.Second, 2 * time.Hour}
 	all.RankPortsFrom, all.MaxProcesses, all.MaxSockets, all.MaxStalls, all.MaxPeers = 10000, 100, 1000, 10, 20
 	for name, tc := range map[string]struct {
 		want    *Config
@@ -34,7 +34,7 @@ func TestConfig(t *testing.T) {
 		"bad_error_mode": {problem: `error_mode: "panic" is neither propagate nor ignore`},
 		"restless":       {problem: "snapshot_interval: 1ms is shorter than 100ms"},
 		"impatient":      {problem: "patience::network: 0s is shorter than snapshot_interval"},
-		"no_phases":      {problem: "phases::learning: 0 is less than 1"},
+		"no_phases":      {problem: "phases: unlearned, found and memory must be longer than 0"},
 		"no_room":        {problem: "each must be at least 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
