@@ -13,6 +13,9 @@ import (
 // mostOfDetail is how long the text of all places is: the engine keeps as much of a field.
 const mostOfDetail = 256
 
+// mostPlaces is how many places a text names: ranks may claim as many as there are ranks.
+const mostPlaces = 8
+
 // callPlace is where some ranks wait for others: in the same call, at the same line.
 type callPlace struct {
 	ranks []int
@@ -65,10 +68,16 @@ func (s *ranksByStack) eachOther(now int64) []int {
 	case len(pairs) < 2:
 		return all
 	}
-	if circle := s.circle(now); len(circle) > 1 && !slices.ContainsFunc(circle, func(rank int) bool { return !slices.Contains(pairs, rank) }) {
+	if circle := s.circle(now); len(circle) > 1 && !slices.ContainsFunc(circle, func(rank int) bool { return !among(pairs, rank) }) {
 		return circle
 	}
 	return pairs
+}
+
+// among reports whether a rank is one of these, which are in order: there may be a hundred thousand of them.
+func among(ranks []int, rank int) bool {
+	_, found := slices.BinarySearch(ranks, rank)
+	return found
 }
 
 // circle are the ranks that wait for each other by their connections, nil where these do not tell of one alone. Gloo asks
@@ -150,7 +159,7 @@ func newest(times map[int]int64, tick int64) int {
 func (s *ranksByStack) eachOtherText(circle []int) string {
 	var others []int
 	for rank := range s.of {
-		if !slices.Contains(circle, rank) {
+		if !among(circle, rank) {
 			others = append(others, rank)
 		}
 	}
@@ -170,17 +179,21 @@ func (s *ranksByStack) eachOtherText(circle []int) string {
 
 // placesText says which ranks wait where, with so many functions that called the one at the line.
 func placesText(places []callPlace, whom string, callers int) string {
-	texts := make([]string, len(places))
-	for i, p := range places {
+	var texts []string
+	for _, p := range places[:min(len(places), mostPlaces)] {
 		stack := strings.Split(p.Where, " < ")
 		where := strings.Join(stack[:min(len(stack), 1+callers)], " < ")
-		texts[i] = subject(p.ranks)
+		text := subject(p.ranks)
 		if whom != "" {
-			texts[i] += plural(p.ranks, " waits", " wait") + whom
+			text += plural(p.ranks, " waits", " wait") + whom
 		}
-		if texts[i] += " in " + cmp.Or(p.Call, "a collective"); where != "" {
-			texts[i] += " at " + where
+		if text += " in " + cmp.Or(p.Call, "a collective"); where != "" {
+			text += " at " + where
 		}
+		texts = append(texts, text)
+	}
+	if more := len(places) - len(texts); more > 0 {
+		texts = append(texts, "others at "+verdict.Number(more)+" more places")
 	}
 	return strings.Join(texts, ", ")
 }

@@ -195,3 +195,42 @@ func TestLinesOfThoseThatWaitComeLater(t *testing.T) {
 	require.Len(t, found, 1)
 	require.Equal(t, "all 2 ranks wait for each other: rank 0 in recv at pipe.py:7 in fwd, rank 1 in recv at pipe.py:9 in bwd", found[0].String())
 }
+
+// TestRanksAtManyPlaces: ranks may claim as many places as there are ranks.
+func TestRanksAtManyPlaces(t *testing.T) {
+	var of []stack
+	for line := range 40 {
+		of = append(of, waitsIn("recv", fmt.Sprintf("a_file_with_a_long_name.py:%d in a_function_with_a_long_name", line)))
+	}
+	c, j := newCalls(len(of)), newJoin(DefaultOptions)
+	for rank := range of {
+		c.stand(of[rank], rank)
+	}
+	c.asked(4*time.Millisecond, circleOf(len(of), true))
+	j.Add(c.list, c.at)
+	found := soon(j, c.at)
+	require.Len(t, found, 1)
+	require.Equal(t, EachOther, found[0].Kind)
+	require.Contains(t, found[0].Detail, "rank 7 in recv at a_file_with_a_long_name.py:7")
+	require.Contains(t, found[0].Detail, ", others at 32 more places")
+	require.NotContains(t, found[0].Detail, "rank 8 ")
+}
+
+// BenchmarkRanksThatWaitForEachOther judges a job of 131,072 ranks in sends and receives: one circle by their stacks.
+func BenchmarkRanksThatWaitForEachOther(b *testing.B) {
+	const world = 131_072
+	j, c := newJoin(DefaultOptions), newCalls(world)
+	for rank := range world {
+		c.list = plog.NewLogs()
+		c.stand(waitsIn("recv", "pipe.py:8 in exchange < fwd < main"), rank)
+		j.Add(c.list, c.at)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, run := range j.calls.runs {
+			if f := run.analyse(nil, nil, c.at.Add(2*time.Minute).UnixNano()); f == nil || f.Kind != EachOther {
+				b.Fatalf("found %v", f)
+			}
+		}
+	}
+}
