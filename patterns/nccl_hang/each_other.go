@@ -80,6 +80,28 @@ func among(ranks []int, rank int) bool {
 	return found
 }
 
+// odd are the ranks in another call than most, where at most one is in a send or a receive. As where dumps or calls tell
+// of it: the others wait for them, whoever of them is right. Nil where no call has a majority.
+func (s *ranksByStack) odd() (odd []int) {
+	in, pairs := map[string]int{}, 0
+	for _, c := range s.of {
+		if in[c.stack.Call]++; c.stack.sendsOrReceives() {
+			pairs++
+		}
+	}
+	for call, ranks := range in {
+		if 2*ranks <= len(s.of) || call == "" || in[""] > 0 || pairs > 1 {
+			continue
+		}
+		for rank, c := range s.of {
+			if c.stack.Call != call {
+				odd = append(odd, rank)
+			}
+		}
+	}
+	return odd
+}
+
 // circle are the ranks that wait for each other by their connections, nil where these do not tell of one alone. Gloo asks
 // a rank before it sends or receives: whom a rank asked last it waits for (gloo/transport/tcp/unbound_buffer.cc).
 func (s *ranksByStack) circle(now int64) (circle []int) {
@@ -155,16 +177,23 @@ func newest(times map[int]int64, tick int64) int {
 	return last
 }
 
-// eachOtherText says who waits for whom, in which call and at which line.
-func (s *ranksByStack) eachOtherText(circle []int) string {
+// eachOtherText says who waits for whom, in which call and at which line. Those that are odd are not in the call of most.
+func (s *ranksByStack) eachOtherText(circle, odd []int) string {
+	first := circle
+	if odd != nil {
+		first = odd
+	}
 	var others []int
 	for rank := range s.of {
-		if !among(circle, rank) {
+		if !among(first, rank) {
 			others = append(others, rank)
 		}
 	}
 	say := func(callers int) string {
-		if len(others) == 0 {
+		switch {
+		case odd != nil:
+			return placesText(s.places(odd), plural(odd, " itself", " themselves"), callers) + "; " + placesText(s.places(others), plural(odd, " for it", " for them"), callers)
+		case len(others) == 0:
 			return "all " + verdict.Number(len(circle)) + " ranks wait for each other: " + placesText(s.places(circle), "", callers)
 		}
 		return subject(circle) + " wait for each other: " + placesText(s.places(circle), "", callers) + "; " + placesText(s.places(others), " for them", callers)

@@ -2,6 +2,7 @@ package ncclhang
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -49,6 +50,7 @@ func TestRanksThatWaitForEachOther(t *testing.T) {
 	for name, tc := range map[string]struct {
 		of    []stack
 		asked map[int][]int
+		odd   []int
 		want  string
 	}{
 		"a circle of receives": {
@@ -72,10 +74,18 @@ func TestRanksThatWaitForEachOther(t *testing.T) {
 			want: "ranks 0-1 wait for each other: rank 0 in recv at pipe.py:8 in exchange < fwd < main, rank 1 in send at pipe.py:8 in exchange < bwd < main; ranks 2-3 wait for them in all_reduce at train.py:50 in step < main",
 		},
 		"one receives, and the others wait in a collective": {
-			of: []stack{sum, receives, sum}, want: "all 3 ranks wait for each other: ranks 0, 2 in all_reduce at train.py:50 in step < main, rank 1 in recv at pipe.py:8 in exchange < fwd < main",
+			of: []stack{sum, receives, sum}, odd: []int{1}, want: "rank 1 waits itself in recv at pipe.py:8 in exchange < fwd < main; ranks 0, 2 wait for it in all_reduce at train.py:50 in step < main",
 		},
 		"different collectives": {
-			of: []stack{sum, gather, sum, sum}, want: "all 4 ranks wait for each other: ranks 0, 2-3 in all_reduce at train.py:50 in step < main, rank 1 in all_gather at train.py:40 in sync < main",
+			of: []stack{sum, gather, sum, sum}, odd: []int{1}, want: "rank 1 waits itself in all_gather at train.py:40 in sync < main; ranks 0, 2-3 wait for it in all_reduce at train.py:50 in step < main",
+		},
+		"different collectives, and most are in one": {
+			of:  []stack{gather, gather, sum, sum, sum, sum},
+			odd: []int{0, 1}, want: "ranks 0-1 wait themselves in all_gather at train.py:40 in sync < main; ranks 2-5 wait for them in all_reduce at train.py:50 in step < main",
+		},
+		"different collectives, of two halves": {
+			of:   []stack{gather, sum, gather, sum},
+			want: "all 4 ranks wait for each other: ranks 0, 2 in all_gather at train.py:40 in sync < main, ranks 1, 3 in all_reduce at train.py:50 in step < main",
 		},
 		"different collectives, and no line is sent": {
 			of: []stack{waitsIn("all_reduce", ""), waitsIn("barrier", "")}, want: "all 2 ranks wait for each other: rank 0 in all_reduce, rank 1 in barrier",
@@ -108,9 +118,9 @@ func TestRanksThatWaitForEachOther(t *testing.T) {
 			found := soon(j, c.at)
 			require.Len(t, found, 1, "sockets of all are silent, too: nothing is left to wait for")
 			require.Equal(t, tc.want, found[0].String())
-			require.Empty(t, found[0].Culprits)
-			require.Equal(t, -1, found[0].Rank())
-			require.Equal(t, but(len(tc.of)), found[0].Waiting)
+			require.Equal(t, tc.odd, found[0].Culprits)
+			require.Equal(t, append(slices.Clone(tc.odd), -1)[0], found[0].Rank())
+			require.Equal(t, but(len(tc.of), tc.odd...), found[0].Waiting)
 		})
 	}
 }

@@ -312,7 +312,9 @@ func (s *ranksByStack) below(now int64) *Finding {
 		f.Kind = Apart
 	}
 	if circle := s.eachOther(now); circle != nil && s.inCollectives() {
-		f.Kind, f.Detail = EachOther, s.eachOtherText(circle)
+		odd := s.odd()
+		f = s.begin(EachOther, s.besides(odd), odd, now)
+		f.stands, f.Does, f.Detail = s.of, "", s.eachOtherText(circle, odd)
 	}
 	if lack := s.run.lack(); lack != "" {
 		f.Kind, f.Detail = Apart, lack
@@ -323,6 +325,11 @@ func (s *ranksByStack) below(now int64) *Finding {
 		f.doubt(Likely, fmt.Sprintf(doubtBackward, subject(s.hidden), plural(s.hidden, "stands", "stand")))
 	}
 	return f
+}
+
+// besides are the ranks that wait, but for some.
+func (s *ranksByStack) besides(some []int) []int {
+	return slices.DeleteFunc(slices.Clone(s.waits), func(rank int) bool { return among(some, rank) })
 }
 
 // inCollectives reports whether all wait in collectives. Where a thread waits for its GPU says less of what that does.
