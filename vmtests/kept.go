@@ -114,10 +114,25 @@ func (k *kept) watch(see func(guest.Line)) func(guest.Line) {
 		case guest.Output, guest.Measured, guest.End:
 			k.told[line.Package] = append(k.told[line.Package], line)
 		}
-		if line.Kind == guest.End && line.Code == 0 && line.Error == "" {
+		if endedWell(line) {
 			k.write(line.Package)
 		}
 	}
+}
+
+// passed are the packages whose binaries have ended well, and what these said.
+func (k *kept) passed() map[string][]guest.Line {
+	passed := map[string][]guest.Line{}
+	for name, lines := range k.told {
+		if endedWell(lines[len(lines)-1]) {
+			passed[name] = slices.Clone(lines)
+		}
+	}
+	return passed
+}
+
+func endedWell(line guest.Line) bool {
+	return line.Kind == guest.End && line.Code == 0 && line.Error == ""
 }
 
 // write keeps what a binary said; what cannot be kept is run again.

@@ -133,3 +133,44 @@ func TestTheHostRunsAgainWhatHasChanged(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "true\ntrue\n", string(text))
 }
+
+// The second boot of a machine that the emulator broke runs what had not passed, and the rest counts.
+func TestASecondBootRunsWhatHadNotPassed(t *testing.T) {
+	k, p := newKept("", "linux 1"), given(t, nil)
+	seen := newCollector(Kernel{Name: "6.1"}, []binary{{testPackage: testPackage{Name: "bpf/a"}}, {testPackage: testPackage{Name: "bpf/ab"}}})
+	see := k.watch(seen.see)
+	says := func(name string, code int) {
+		see(guest.Line{Kind: guest.Begin, Package: name})
+		see(guest.Line{Kind: guest.Output, Package: name, Text: "\x16=== RUN   TestX\n\x16--- PASS: TestX (0.01s)\n\x16=== NAME  \nPASS\n"})
+		if code >= 0 {
+			see(guest.Line{Kind: guest.End, Package: name, Code: code})
+		}
+	}
+	boot := guest.Line{Kind: guest.Boot, Text: "6.1.0\n"}
+	see(boot)
+	says("bpf/a", 0)
+	says("bpf/ab", -1) // here it broke
+	passed := k.passed()
+	left := without(p, passed)
+	require.Equal(t, "bpf/ab", left.Manifest.Tests[0].Package)
+	require.Len(t, left.Manifest.Tests, 1)
+	require.Len(t, p.Manifest.Tests, 2)
+
+	see(boot)
+	says("bpf/ab", 0)
+	for _, line := range passed["bpf/a"] {
+		seen.see(line)
+	}
+	results, err := seen.results(nil)
+	require.NoError(t, err)
+	for _, r := range results {
+		require.Empty(t, r.Problem)
+		require.Equal(t, 1, r.Passed, r.Package)
+		require.Equal(t, r.Package == "bpf/a", r.Kept)
+	}
+
+	failed := newKept("", "linux 1")
+	see = failed.watch(func(guest.Line) {})
+	says("bpf/a", 1)
+	require.Empty(t, failed.passed(), "what failed is run again")
+}

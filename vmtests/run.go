@@ -39,8 +39,8 @@ const silenceLimit = 4 * time.Minute
 
 var errSilent = fmt.Errorf("nothing heard for %s", silenceLimit)
 
-// runMachine boots one kernel with all binaries, and says which it was. A
-// machine that the emulator broke gets one more boot, and that is said.
+// runMachine boots one kernel with all binaries, and says which it was. A machine that the
+// emulator broke gets one more boot for what had not passed by then, and that is said.
 func runMachine(ctx context.Context, o options, k Kernel, s suite, see func(guest.Line), out *printer) (archive.Package, error) {
 	cache, err := archive.NewCache(o.cache)
 	if err != nil {
@@ -74,9 +74,7 @@ func runMachine(ctx context.Context, o options, k Kernel, s suite, see func(gues
 		return kernel.Package, err
 	}
 	if len(payload.Manifest.Tests) > 0 {
-		if err = machine.WriteInitramfs(m.Initramfs, payload); err == nil {
-			err = bootTwice(ctx, m, k, passes.watch(see), out)
-		}
+		err = bootTwice(ctx, m, k, payload, passes, see, out)
 	}
 	for _, line := range again {
 		see(line)
@@ -84,15 +82,34 @@ func runMachine(ctx context.Context, o options, k Kernel, s suite, see func(gues
 	return kernel.Package, err
 }
 
-// bootTwice boots a machine, and once more if the emulator broke it.
-func bootTwice(ctx context.Context, m machine.Machine, k Kernel, see func(guest.Line), out *printer) error {
-	ran, err := boot(ctx, m, see)
+// bootTwice boots a machine, and once more if the emulator broke it: for what had not passed by then.
+func bootTwice(ctx context.Context, m machine.Machine, k Kernel, payload machine.Payload, passes *kept, see func(guest.Line), out *printer) error {
+	if err := machine.WriteInitramfs(m.Initramfs, payload); err != nil {
+		return err
+	}
+	watch := passes.watch(see)
+	ran, err := boot(ctx, m, watch)
 	if err != nil && ctx.Err() == nil && (!ran || errors.Is(err, errSilent) || emulatorBroke(m.Console)) {
 		out.warn(k.Name, fmt.Errorf("the emulator broke it, booting it once more: %w", err))
 		m.Emulate = true
-		_, err = boot(ctx, m, see)
+		passed := passes.passed()
+		if err := machine.WriteInitramfs(m.Initramfs, without(payload, passed)); err != nil {
+			return err
+		}
+		_, err = boot(ctx, m, watch)
+		for _, lines := range passed {
+			for _, line := range lines {
+				see(line)
+			}
+		}
 	}
 	return err
+}
+
+// without is a payload that lacks the tests of some packages.
+func without(payload machine.Payload, passed map[string][]guest.Line) machine.Payload {
+	payload.Manifest.Tests = slices.DeleteFunc(slices.Clone(payload.Manifest.Tests), func(t guest.Test) bool { return passed[t.Package] != nil })
+	return payload
 }
 
 // emulatorBroke recognises what QEMU's emulation on several threads does to a
