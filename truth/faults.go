@@ -26,6 +26,8 @@ func faults() []kind {
 		{name: "asleep with the GIL", class: hang, cause: "a C extension sleeps and holds the GIL", do: func(t *trial) (int, error) { return t.hangs("gil", "asleep|sleeps", 7, 14) }},
 		{name: "deadlock", class: hang, cause: "a threading.Lock that nobody releases", do: func(t *trial) (int, error) { return t.hangs("lock", "lock|futex|asleep|sleeps", 7, 14) }},
 		{name: "waits for a child", class: hang, cause: "the rank reads the pipe of a child that says nothing", do: func(t *trial) (int, error) { return t.hangs("pipe", "asleep|sleeps|pipe|child", 7, 14) }},
+		{name: "tries again", class: hang, cause: "the main thread tries again every second to open a file that does not come", do: func(t *trial) (int, error) { return t.hangs("tries", "asleep|sleeps", 10, 16) }},
+		{name: "all send first", class: hang, cause: "each rank sends to the next before it receives, and all wait", do: (*trial).allSend},
 		{name: "spins", class: hang, cause: "the main thread spins in Python", late: spinning, do: func(t *trial) (int, error) { return t.hangs("spin", "executes nothing but", 60, 70) }},
 		{name: "spins in C", class: hang, cause: "a spin lock of the C library that nobody opens", late: spinning, do: func(t *trial) (int, error) { return t.hangs("spinlock", "executes nothing but", 60, 70) }},
 		{name: "spins in C with the GIL", class: hang, cause: "the same, called so that no other thread of Python runs", late: spinning, do: func(t *trial) (int, error) { return t.hangs("spingil", "executes nothing but", 60, 70) }},
@@ -355,6 +357,15 @@ func (t *trial) mismatch() (int, error) {
 	t.right("rank_exit", ".")
 	t.begin()
 	if err := t.order(t.rank, "broadcast"); err != nil {
+		return ended, err
+	}
+	return ended, t.watch(12 * time.Second)
+}
+
+func (t *trial) allSend() (int, error) {
+	t.truth.Right = []judge.Answer{{Pattern: "nccl_hang", Says: regexp.MustCompile("wait for each other"), At: place("around")}}
+	t.begin()
+	if err := t.order(t.rank, "around"); err != nil {
 		return ended, err
 	}
 	return ended, t.watch(12 * time.Second)

@@ -33,6 +33,7 @@ if "TRUTH_LEADS" in os.environ and "LOCAL_RANK" not in os.environ:
         subprocess.Popen([sys.executable, "-u", *sys.argv], env=os.environ | {"LOCAL_RANK": str(other)})
 # A real launcher says who the process is; else who starts it does.
 RANK = int(next(os.environ[name] for name in ("TRUTH_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "LOCAL_RANK") if name in os.environ))
+ALL = ("stop", "around")  # orders that all ranks carry out
 orders = queue.Queue()
 slower = 0.0
 libc = ctypes.CDLL(None)
@@ -98,6 +99,23 @@ def spin(seconds):
     end = time.monotonic() + seconds
     while time.monotonic() < end:  # stands: spin
         pass  # stands: spin
+
+
+def tries(seconds):
+    """Tries again and again to open what does not come."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            open("/mnt/nothing")
+        except FileNotFoundError:
+            time.sleep(1)  # stands: tries
+
+
+def around():
+    """Each rank sends to the next before it receives, and Gloo's send waits for its receive."""
+    data = torch.ones(1 << 20)
+    dist.send(data, (RANK + 1) % WORLD)  # stands: around
+    dist.recv(data, (RANK - 1) % WORLD)
 
 
 def in_thread(does, *arguments, **more):
@@ -216,6 +234,8 @@ def run(order, *arguments):
         libc_holding_the_gil.sleep(int(seconds))  # stands: gil
     elif order == "lock":
         lock(seconds)
+    elif order == "tries":
+        tries(seconds)
     elif order == "spin":
         spin(seconds)
     elif order == "spinlock":
@@ -308,8 +328,8 @@ def run(order, *arguments):
         os.abort()
     elif order == "broadcast":  # another collective than the others
         dist.broadcast(torch.ones(1024), src=RANK)
-    elif order == "stop":
-        return "stop"
+    elif order == "stop" or order == "around":
+        return order
     else:
         raise SystemExit(f"no order {order}")
     return None
@@ -344,11 +364,13 @@ def main():
                 say("done", *order)
         burn(work)
         time.sleep(pause + slower)
-        # All stop at the same step: the sum of those who were told to.
-        flag = torch.tensor([1.0 if told == "stop" else 0.0])
-        dist.all_reduce(flag)
-        if flag.item():
+        # All do it at the same step: the sum of those who were told to.
+        flags = torch.tensor([float(told == order) for order in ALL])
+        dist.all_reduce(flags)
+        if flags[0]:
             break
+        if flags[1]:
+            around()
         dist.all_reduce(data)
         data.clamp_(-1, 1)
         step += 1
