@@ -4,6 +4,7 @@ package identity
 
 import (
 	"bufio"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -126,11 +127,7 @@ func TestOnlyInterpretersThatAreNoRankAreLookedAt(t *testing.T) {
 // TestThePresentEnvironmentIsInItsMemory reads that of Python, which sets variables by the C
 // library's setenv(3).
 func TestThePresentEnvironmentIsInItsMemory(t *testing.T) {
-	privtest.Require(t)
-	const python = "/usr/bin/python3"
-	if _, err := os.Stat(python); err != nil {
-		t.Skip("needs ", python)
-	}
+	needsPython(t)
 	cmd := exec.Command(python, "-c", `
 import os, sys
 for order in sys.stdin:
@@ -191,14 +188,35 @@ func TestAFileWithTheInodeOfAnotherIsReadItself(t *testing.T) {
 	require.Equal(t, before.value+standin.Stride, at(2).value, "the file is as large, and nothing else is known of it")
 }
 
-// TestARankThatPythonStartsIsKnown is torch.multiprocessing.spawn without PyTorch: a process
-// starts Python, which then sets its own variables and starts another program.
-func TestARankThatPythonStartsIsKnown(t *testing.T) {
+const python = "/usr/bin/python3"
+
+func needsPython(t *testing.T) {
+	t.Helper()
 	privtest.Require(t)
-	const python = "/usr/bin/python3"
 	if _, err := os.Stat(python); err != nil {
 		t.Skip("needs ", python)
 	}
+}
+
+// starts starts Python without a rank in its environment, and returns its standard input and what it says first.
+func starts(t *testing.T, args ...string) (cmd *exec.Cmd, end io.WriteCloser, first string) {
+	t.Helper()
+	cmd = exec.Command(python, args...)
+	cmd.Env = []string{"PATH=/usr/bin:/bin"}
+	end, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	said, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewScanner(said)
+	require.True(t, lines.Scan())
+	return cmd, end, lines.Text()
+}
+
+// TestARankThatPythonStartsIsKnown is torch.multiprocessing.spawn without PyTorch: a process
+// starts Python, which then sets its own variables and starts another program.
+func TestARankThatPythonStartsIsKnown(t *testing.T) {
+	needsPython(t)
 	tracker := openTracker(t, Options{})
 	exits := watch(t, tracker)
 	script := filepath.Join(t.TempDir(), "train.py")
@@ -213,16 +231,8 @@ if __name__ == "__main__":
     child.start()
     child.join()
 `), 0o600))
-	cmd := exec.Command(python, script)
-	cmd.Env = []string{"PATH=/usr/bin:/bin"}
-	end, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	said, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	lines := bufio.NewScanner(said)
-	require.True(t, lines.Scan())
-	pid, err := strconv.ParseUint(lines.Text(), 10, 32)
+	cmd, end, first := starts(t, script)
+	pid, err := strconv.ParseUint(first, 10, 32)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		p, known := tracker.Lookup(uint32(pid), 0, time.Now())
@@ -243,25 +253,14 @@ if __name__ == "__main__":
 
 // TestCallsShowWhichRankAProcessIs: where its environment says another one by then, that counts.
 func TestCallsShowWhichRankAProcessIs(t *testing.T) {
-	privtest.Require(t)
-	const python = "/usr/bin/python3"
-	if _, err := os.Stat(python); err != nil {
-		t.Skip("needs ", python)
-	}
+	needsPython(t)
 	tracker := openTracker(t, Options{})
 	is := Place{Rank: 5, WorldSize: 8, Rendezvous: "communicator 0x7/8"}
 	for environ, want := range map[string]Place{
 		"{}":                               is,
 		"{'RANK': '3', 'WORLD_SIZE': '4'}": {Rank: 3, WorldSize: 4},
 	} {
-		cmd := exec.Command(python, "-c", "import os, sys\nos.environ.update("+environ+")\nprint('said', flush=True)\nsys.stdin.read()")
-		cmd.Env = []string{"PATH=/usr/bin:/bin"}
-		end, err := cmd.StdinPipe()
-		require.NoError(t, err)
-		said, err := cmd.StdoutPipe()
-		require.NoError(t, err)
-		require.NoError(t, cmd.Start())
-		require.True(t, bufio.NewScanner(said).Scan())
+		cmd, end, _ := starts(t, "-c", "import os, sys\nos.environ.update("+environ+")\nprint('said', flush=True)\nsys.stdin.read()")
 		var known Process
 		require.Eventually(t, func() bool {
 			known, _ = tracker.Lookup(uint32(cmd.Process.Pid), 0, time.Now())

@@ -3,9 +3,6 @@
 package identity
 
 import (
-	"bufio"
-	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/internal/hosttest"
-	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
 // ofLightning is what PyTorch Lightning gives to the ranks that it starts, and sets for its own.
@@ -125,37 +121,25 @@ func TestTheFirstOfLightningIsARankOnceItStartsAnother(t *testing.T) {
 
 // TestTheFirstOfLightningIsKnown: the first process sets its variables, starts the others, and dies.
 func TestTheFirstOfLightningIsKnown(t *testing.T) {
-	privtest.Require(t)
-	const python = "/usr/bin/python3"
-	if _, err := os.Stat(python); err != nil {
-		t.Skip("needs ", python)
-	}
+	needsPython(t)
 	tracker := openTracker(t, Options{})
 	exits := watch(t, tracker)
-	cmd := exec.Command(python, "-c", `import os, subprocess, sys
+	cmd, end, first := starts(t, "-c", `import os, subprocess, sys
 os.environ.update(MASTER_ADDR="10.0.0.1", MASTER_PORT="29500", NODE_RANK="0", LOCAL_RANK="0", WORLD_SIZE="3")
 others = [subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], env=os.environ | {"LOCAL_RANK": str(n)}) for n in (1, 2)]
 print(*(o.pid for o in others), flush=True)
 sys.stdin.readline()
 os._exit(7)
 `)
-	cmd.Env = []string{"PATH=/usr/bin:/bin"}
-	end, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	said, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	lines := bufio.NewScanner(said)
-	require.True(t, lines.Scan())
 	require.Eventually(t, func() bool {
 		p, known := tracker.Lookup(uint32(cmd.Process.Pid), 0, time.Now())
 		return known && p.IsRank()
 	}, hosttest.Patience, 10*time.Millisecond)
-	_, err = end.Write([]byte("end\n"))
+	_, err := end.Write([]byte("end\n"))
 	require.NoError(t, err)
 	e := exitOf(t, exits, uint32(cmd.Process.Pid))
 	require.Equal(t, []any{0, 3, "10.0.0.1:29500/3", false, 7}, []any{e.Rank, e.WorldSize, e.Rendezvous, e.Inherited, e.Code})
-	for n, word := range strings.Fields(lines.Text()) {
+	for n, word := range strings.Fields(first) {
 		pid, err := strconv.ParseUint(word, 10, 32)
 		require.NoError(t, err)
 		p, known := tracker.Lookup(uint32(pid), 0, time.Now())
