@@ -48,30 +48,43 @@ func (p *stackPlace) sendsOrReceives() bool {
 
 // eachOther are the ranks that wait for each other, where all wait and not for the same: the calls in which they wait are
 // no common one, or sends and receives, in which each waits for another. Nil where that is not known. The others wait for
-// them: in a collective for those that are between two ranks, and where the connections on which data was sent last lead to
-// a circle, for those in it.
-func (s *ranksByStack) eachOther(now int64) []int {
+// them: in a collective for those that are between two ranks. Where connections lead to a circle, for those in it.
+// Of them those are odd that are in another call than most.
+func (s *ranksByStack) eachOther(now int64) (circle, odd []int) {
 	var all, pairs []int
-	calls := map[string]bool{}
+	in := map[string][]int{} // by call
 	for rank, c := range s.of {
 		all = append(all, rank)
-		if c.stack.Call != "" {
-			calls[c.stack.Call] = true
-		}
+		in[c.stack.Call] = append(in[c.stack.Call], rank)
 		if c.stack.sendsOrReceives() {
 			pairs = append(pairs, rank)
 		}
 	}
+	untold := in[""]
+	delete(in, "")
 	switch {
-	case len(calls) < 2 && len(pairs) < len(all):
-		return nil
+	case len(in) < 2 && len(pairs) < len(all):
+		return nil, nil
+	case len(pairs) < 2 && untold != nil:
+		return all, nil
 	case len(pairs) < 2:
-		return all
+		return all, outvoted(in, all)
 	}
 	if circle := s.circle(now); len(circle) > 1 && !slices.ContainsFunc(circle, func(rank int) bool { return !among(pairs, rank) }) {
-		return circle
+		return circle, nil
 	}
-	return pairs
+	return pairs, nil
+}
+
+// outvoted are the ranks in another call than most, as where dumps or calls tell of it: the others wait for them, whoever
+// of them is right. Nil where no call has a majority.
+func outvoted(in map[string][]int, all []int) []int {
+	for _, most := range in {
+		if 2*len(most) > len(all) {
+			return besides(all, most)
+		}
+	}
+	return nil
 }
 
 // among reports whether a rank is one of these, which are in order: there may be a hundred thousand of them.
@@ -80,26 +93,9 @@ func among(ranks []int, rank int) bool {
 	return found
 }
 
-// odd are the ranks in another call than most, where at most one is in a send or a receive. As where dumps or calls tell
-// of it: the others wait for them, whoever of them is right. Nil where no call has a majority.
-func (s *ranksByStack) odd() (odd []int) {
-	in, pairs := map[string]int{}, 0
-	for _, c := range s.of {
-		if in[c.stack.Call]++; c.stack.sendsOrReceives() {
-			pairs++
-		}
-	}
-	for call, ranks := range in {
-		if 2*ranks <= len(s.of) || call == "" || in[""] > 0 || pairs > 1 {
-			continue
-		}
-		for rank, c := range s.of {
-			if c.stack.Call != call {
-				odd = append(odd, rank)
-			}
-		}
-	}
-	return odd
+// besides are these ranks, but for some.
+func besides(ranks, some []int) []int {
+	return slices.DeleteFunc(slices.Clone(ranks), func(rank int) bool { return among(some, rank) })
 }
 
 // circle are the ranks that wait for each other by their connections, nil where these do not tell of one alone. Gloo asks
@@ -183,12 +179,7 @@ func (s *ranksByStack) eachOtherText(circle, odd []int) string {
 	if odd != nil {
 		first = odd
 	}
-	var others []int
-	for rank := range s.of {
-		if !among(first, rank) {
-			others = append(others, rank)
-		}
-	}
+	others := besides(s.waits, first)
 	say := func(callers int) string {
 		switch {
 		case odd != nil:

@@ -311,9 +311,8 @@ func (s *ranksByStack) below(now int64) *Finding {
 	if f.Detail = s.elsewhere(); f.Detail != "" && s.inCollectives() {
 		f.Kind = Apart
 	}
-	if circle := s.eachOther(now); circle != nil && s.inCollectives() {
-		odd := s.odd()
-		f = s.begin(EachOther, s.besides(odd), odd, now)
+	if circle, odd := s.eachOther(now); circle != nil && s.inCollectives() {
+		f = s.begin(EachOther, besides(s.waits, odd), odd, now)
 		f.stands, f.Does, f.Detail = s.of, "", s.eachOtherText(circle, odd)
 	}
 	if lack := s.run.lack(); lack != "" {
@@ -325,11 +324,6 @@ func (s *ranksByStack) below(now int64) *Finding {
 		f.doubt(Likely, fmt.Sprintf(doubtBackward, subject(s.hidden), plural(s.hidden, "stands", "stand")))
 	}
 	return f
-}
-
-// besides are the ranks that wait, but for some.
-func (s *ranksByStack) besides(some []int) []int {
-	return slices.DeleteFunc(slices.Clone(s.waits), func(rank int) bool { return among(some, rank) })
 }
 
 // inCollectives reports whether all wait in collectives. Where a thread waits for its GPU says less of what that does.
