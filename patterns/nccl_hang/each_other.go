@@ -76,8 +76,8 @@ func (s *ranksByStack) eachOther(now int64) (circle, odd []int) {
 	return pairs, nil
 }
 
-// outvoted are the ranks in another call than most, as where dumps or calls tell of it: the others wait for them, whoever
-// of them is right. Nil where no call has a majority.
+// outvoted are the ranks in another call than most, as where dumps or calls tell of it: the others wait for them, and which
+// of them is right is not known. Nil where no call has a majority.
 func outvoted(in map[string][]int, all []int) []int {
 	for _, most := range in {
 		if 2*len(most) > len(all) {
