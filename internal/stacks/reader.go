@@ -105,7 +105,7 @@ func (r *Reader) Read(pid uint32) (*Process, error) {
 }
 
 // ReadMain is Read of the main thread alone, and of those that hold a lock of Python's
-// interpreter.
+// interpreter. A main thread that waits for its threads of backward stands where these do.
 func (r *Reader) ReadMain(pid uint32) (*Process, error) {
 	l := &look{Reader: r, Process: Process{PID: pid}, options: pystack.Options{OnlyMain: true, Holders: true}}
 	defer l.begin()()
@@ -117,6 +117,7 @@ func (r *Reader) ReadMain(pid uint32) (*Process, error) {
 		}
 	}
 	l.take(holders)
+	l.behind()
 	return l.result()
 }
 

@@ -78,12 +78,18 @@ save_checkpoint()
 // startPython starts the script, or returns 0 in a machine, which has no Python.
 func startPython(t *testing.T) (pid uint32, file string) {
 	t.Helper()
-	if os.Getenv("VMTESTS_KERNEL") != "" {
-		return 0, ""
-	}
 	file = filepath.Join(t.TempDir(), "train.py")
 	require.NoError(t, os.WriteFile(file, []byte(script), 0o600))
-	cmd := exec.Command("/usr/bin/python3", file)
+	return start(t, file), file
+}
+
+// start starts a program of Python and waits until it says something, or returns 0 in a machine.
+func start(t *testing.T, arguments ...string) (pid uint32) {
+	t.Helper()
+	if os.Getenv("VMTESTS_KERNEL") != "" {
+		return 0
+	}
+	cmd := exec.Command("/usr/bin/python3", arguments...)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start(), "install python3")
@@ -93,7 +99,7 @@ func startPython(t *testing.T) (pid uint32, file string) {
 	})
 	_, err = bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
-	return uint32(cmd.Process.Pid), file
+	return uint32(cmd.Process.Pid)
 }
 
 // in returns the thread of that function of the script, innermost, or nil.

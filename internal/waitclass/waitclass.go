@@ -26,7 +26,7 @@ const (
 	Lock        Class = "lock"         // another thread or process
 	Network     Class = "network"      // a peer that is no rank, as far as is known
 	Compiling   Class = "compiling"    // a compiler
-	Backward    Class = "backward"     // the threads in which its framework runs backward; for what those wait is not seen
+	Backward    Class = "backward"     // the threads in which its framework runs backward
 	OwnCode     Class = "own_code"     // nothing that is known: it computes, sleeps, or waits in code of its own
 )
 

@@ -58,7 +58,7 @@ const (
 	doubtElsewhere = "%s %s the call, too, and %s on another communicator, where it is not certain for whom"
 	doubtOther     = "other ranks lack another call of another communicator"
 	doubtOthers    = "%s %s the call, too, and may make it"
-	doubtBackward  = "%s %s in backward, whose threads are not read: they may wait for the GPU or in a collective"
+	doubtBackward  = "%s %s in backward, whose threads do not show what they wait for: their GPU, or other ranks"
 	doubtStraggler = "%s %s a call, and may make it"
 	doubtPairs     = "sends and receives of two ranks are not compared: each may wait for the other's"
 	doubtCalled    = "all have called the same, and a job that has nothing to do looks like that by its calls"

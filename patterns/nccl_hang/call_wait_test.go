@@ -54,7 +54,7 @@ func TestAllHaveCalledAndAllWait(t *testing.T) {
 		}, waits: true, doubts: []string{doubtBelow}},
 		"some wait for their threads of backward": {calls: func(c *calls) {
 			c.stands(c.all(), 10, "overdue", but(8)...).stacks("gpu", 0, 1, 2).stacks("backward", 3, 4, 5, 6, 7)
-		}, waits: true, doubts: []string{doubtBelow, "ranks 3-7 stand in backward, whose threads are not read: they may wait for the GPU or in a collective"}},
+		}, waits: true, doubts: []string{doubtBelow, "ranks 3-7 stand in backward, whose threads do not show what they wait for: their GPU, or other ranks"}},
 		"threads of backward that go on": {calls: func(c *calls) {
 			c.stands(c.all(), 10, "long", but(8)...).stacks("backward", but(8)...)
 		}},

@@ -48,7 +48,7 @@ const (
 	classCollective, classGPU     = "collective", "gpu"
 	classStorage, classData       = "storage", "data_loading"
 	classOwnCode                  = "own_code" // nothing that is known
-	classBackward                 = "backward" // threads of its own, whose stacks are not read
+	classBackward                 = "backward" // threads of its own, whose stacks do not show what they wait for
 	reasonAsleep, reasonSpins     = "asleep", "spinning"
 	reasonSameCall, reasonPeerEnd = "same_call", "peer_ended"
 	reasonAwaited                 = "awaited" // it does not stand: it only was in these frames at each look, while others waited

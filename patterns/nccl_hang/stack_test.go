@@ -835,7 +835,7 @@ func TestAllWaitByStacksAlone(t *testing.T) {
 				require.Equal(t, Likely, f.Sure)
 				if tc.detail == "+backward" {
 					require.Equal(t, []int{0, 1, 2, 6}, f.Waiting)
-					require.Contains(t, f.Because, "ranks 3-5, 7 stand in backward, whose threads are not read: they may wait for the GPU or in a collective")
+					require.Contains(t, f.Because, "ranks 3-5, 7 stand in backward, whose threads do not show what they wait for: their GPU, or other ranks")
 					continue
 				}
 				require.Equal(t, tc.detail, f.Detail)

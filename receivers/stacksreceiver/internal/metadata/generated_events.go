@@ -167,7 +167,7 @@ func (a ProcessStack) ProcessStackUnread() pcommon.Slice {
 	return a.attributes.Slice("process.stack.unread")
 }
 
-// ProcessStackWaitClass sets process.stack.wait_class: What the thread waits for: collective, gpu, data_loading, storage, lock, network, compiling, backward (threads of its own, which are not read), own_code.
+// ProcessStackWaitClass sets process.stack.wait_class: What the thread waits for: collective, gpu, data_loading, storage, lock, network, compiling, backward (threads of its own that do not show what they wait for), own_code.
 func (a ProcessStack) ProcessStackWaitClass(v string) {
 	a.attributes.Str("process.stack.wait_class", v)
 }
