@@ -37,7 +37,7 @@ type bpfCommunicator struct {
 	LastOperation uint32
 	LastType      uint32
 	LastRoot      int32
-	GroupDepth    uint32
+	GroupThread   uint32
 	Spacing       uint32
 	PauseNs       uint64
 	Sampled       uint64
@@ -99,6 +99,12 @@ type bpfEvent struct {
 	Id          [128]uint8
 }
 
+type bpfGroup struct {
+	_     structs.HostLayout
+	Depth uint32
+	Epoch uint32
+}
+
 type bpfIdentity uint32
 
 const (
@@ -145,6 +151,8 @@ type bpfLibrary struct {
 	RankOffset uint64
 	Enabled    uint32
 	HasHash    uint32
+	Epoch      uint32
+	Pad        uint32
 }
 
 type bpfOperation uint32

@@ -60,7 +60,7 @@ func rootOf(id []byte) netip.AddrPort {
 func communicator(key *bpfCommunicatorKey, value *bpfCommunicator, clockOffset int64) Communicator {
 	c := Communicator{
 		PID: key.Pid, Address: key.Address, Rank: -1, Device: -1,
-		First: bootclock.Time(value.FirstNs, clockOffset), Collectives: value.Collectives, Calls: value.Calls, GroupDepth: value.GroupDepth,
+		First: bootclock.Time(value.FirstNs, clockOffset), Collectives: value.Collectives, Calls: value.Calls,
 		Last: Call{
 			Time: bootclock.Time(value.LastNs, clockOffset), Operation: operation(value.LastOperation), Type: DataType(value.LastType),
 			Count: value.LastCount, Root: value.LastRoot,

@@ -96,11 +96,13 @@ type Communicator struct {
 	// Aligned: it is not exact, and NCCL's own counter says that there were Before
 	// launches before the first call that was counted. NCCL counts what goes to single
 	// ranks as well: one that has sent or received any is not aligned.
-	Aligned    bool
-	Before     uint64
-	Calls      [Operations]uint64
-	Last       Call
-	GroupDepth uint32 // of ncclGroupStart, of the thread that called last
+	Aligned bool
+	Before  uint64
+	Calls   [Operations]uint64
+	Last    Call
+	// GroupDepth: so many groups (ncclGroupStart) are open yet around the last call. NCCL launches it when the
+	// outermost ends.
+	GroupDepth uint32
 	Recent     []Numbered
 	// Samples are when calls were made that each rank of the communicator chooses alike,
 	// two to four a second, oldest first.

@@ -47,6 +47,7 @@ type hooks struct {
 
 	mu        sync.Mutex // guards what follows
 	libraries map[*attachment]bool
+	epoch     uint32
 	gaps      map[uint32]bool // slots of libraries of NCCL that were detached, or attached again, since they were taken
 }
 
@@ -173,7 +174,7 @@ func (h *hooks) attach(a *attachment) (err error) {
 		return err
 	}
 	a.library.Enabled = 1
-	return h.publish(a.slot)
+	return h.begin(a)
 }
 
 // trace attaches to the functions of some classes.
@@ -215,6 +216,14 @@ func (h *hooks) taken(slot uint32) bool {
 	return false
 }
 
+// begin lets the groups of a library begin anew, once all is attached that tells of them: the end of one
+// from before may have gone unseen. mu is held.
+func (h *hooks) begin(a *attachment) error {
+	h.epoch++
+	a.library.Epoch = h.epoch
+	return h.publish(a.slot)
+}
+
 // publish tells BPF what is in a slot; mu is held. Where several libraries share it,
 // their layout counts only if it is the same.
 func (h *hooks) publish(slot uint32) error {
@@ -225,6 +234,7 @@ func (h *hooks) publish(slot uint32) error {
 			continue
 		}
 		value.Enabled |= a.library.Enabled
+		value.Epoch = max(value.Epoch, a.library.Epoch)
 		switch {
 		case !a.nccl:
 		case first:
@@ -311,6 +321,27 @@ func (h *hooks) slots() map[uint32]slot {
 	return all
 }
 
+// openGroups is how many groups a thread of a process has open, as far as their begins and ends were all seen.
+func (h *hooks) openGroups(pid, thread, slot uint32) (uint32, error) {
+	if thread == 0 {
+		return 0, nil
+	}
+	var group bpfGroup
+	var library bpfLibrary
+	groups, libraries := h.collection.Maps[bpfMapGroups], h.collection.Maps[bpfMapLibraries]
+	err := groups.Lookup(uint64(pid)<<32|uint64(thread), &group)
+	switch {
+	case errors.Is(err, ebpf.ErrKeyNotExist):
+		return 0, nil
+	case err == nil:
+		err = libraries.Lookup(slot, &library)
+	}
+	if err != nil || group.Epoch != library.Epoch {
+		return 0, err
+	}
+	return group.Depth, nil
+}
+
 // takeGaps are the slots of which not all calls were counted, since they were asked for.
 func (h *hooks) takeGaps() []uint32 {
 	h.mu.Lock()
@@ -347,7 +378,7 @@ func (a *attachment) restrict(limit Limit) error {
 			delete(a.links, class)
 		}
 	}
-	return errors.Join(over.Close(), a.trace(func(c class) bool { return limit.traces(c) && !before.traces(c) }))
+	return errors.Join(over.Close(), a.trace(func(c class) bool { return limit.traces(c) && !before.traces(c) }), a.hooks.begin(a))
 }
 
 func (h *hooks) close() error {

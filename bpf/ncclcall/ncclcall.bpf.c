@@ -104,6 +104,8 @@ struct library {
 	__u64 rank_offset; /* of rank in struct ncclComm; 0: not known */
 	__u32 enabled;     /* set after the last attach, so that all counters begin together */
 	__u32 has_hash;
+	__u32 epoch; /* another one after each gap in which the end of a group may go unseen */
+	__u32 pad;
 };
 
 /*
@@ -158,7 +160,7 @@ struct communicator {
 	__u32 last_operation;
 	__u32 last_type;
 	__s32 last_root; /* or peer, or -1 */
-	__u32 group_depth; /* of the thread, at the last call */
+	__u32 group_thread; /* in whose group the last call was made; 0: in none */
 	__u32 spacing; /* a call is sampled where so many low bits of its mixed number are 0 */
 	__u64 pause_ns; /* the longest since the last sample */
 	__u64 sampled; /* how many */
@@ -270,13 +272,18 @@ struct {
 	__type(value, __u64);
 } refused_at SEC(".maps");
 
-/* thread → depth of its group. Its end deletes it; the least recently used gives way,
- * and its thread then counts as in no group. */
+struct group {
+	__u32 depth;
+	__u32 epoch; /* of the library */
+};
+
+/* Process and thread → its group. Its end deletes it; the least recently used gives way, and its
+ * thread then counts as in no group. NCCL launches the calls in a group when its outermost ends. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
-	__type(key, __u32);
-	__type(value, __u32);
+	__type(key, __u64);
+	__type(value, struct group);
 } groups SEC(".maps");
 
 struct launches {
@@ -452,7 +459,7 @@ static __always_inline int call(struct pt_regs *regs, __u32 operation, __u64 add
 	__u32 slot = slot_of_library(regs);
 	struct library *library = library_in(slot);
 	struct communicator *c;
-	__u32 thread = current, *depth;
+	struct group *group;
 	__u64 now_ns;
 
 	if (!library || !address || is_spared(key.pid, operation))
@@ -465,8 +472,8 @@ static __always_inline int call(struct pt_regs *regs, __u32 operation, __u64 add
 		return 0;
 	if (c->identity < IDENTITY_READ)
 		identify(c, library, address);
-	depth = bpf_map_lookup_elem(&groups, &thread);
-	c->group_depth = depth ? *depth : 0;
+	group = bpf_map_lookup_elem(&groups, &current);
+	c->group_thread = group && group->epoch == library->epoch ? current : 0;
 	if (c->last_ns && now_ns > c->last_ns && now_ns - c->last_ns > c->pause_ns)
 		c->pause_ns = now_ns - c->last_ns;
 	c->last_ns = now_ns;
@@ -560,22 +567,28 @@ int recv(struct pt_regs *regs)
 SEC("uprobe/ncclGroupStart")
 int group_start(struct pt_regs *regs)
 {
-	__u32 thread = bpf_get_current_pid_tgid(), one = 1, *depth = bpf_map_lookup_elem(&groups, &thread);
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct library *library = library_in(slot_of_library(regs));
+	struct group *group = bpf_map_lookup_elem(&groups, &thread), first = {.depth = 1};
 
-	if (depth)
-		*depth += 1;
+	if (!library)
+		return 0;
+	first.epoch = library->epoch;
+	if (group && group->epoch == first.epoch)
+		group->depth += 1;
 	else
-		bpf_map_update_elem(&groups, &thread, &one, BPF_ANY);
+		bpf_map_update_elem(&groups, &thread, &first, BPF_ANY);
 	return 0;
 }
 
 SEC("uprobe/ncclGroupEnd")
 int group_end(struct pt_regs *regs)
 {
-	__u32 thread = bpf_get_current_pid_tgid(), *depth = bpf_map_lookup_elem(&groups, &thread);
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct group *group = bpf_map_lookup_elem(&groups, &thread);
 
-	if (depth && *depth > 1)
-		*depth -= 1;
+	if (group && group->depth > 1)
+		group->depth -= 1;
 	else
 		bpf_map_delete_elem(&groups, &thread);
 	return 0;

@@ -471,8 +471,38 @@ func TestTwoRanksOfOneProcessAreTwo(t *testing.T) {
 	for _, c := range s.Communicators {
 		require.EqualValues(t, 7, c.Hash)
 		require.EqualValues(t, c.Rank+1, c.Collectives)
-		require.EqualValues(t, map[int32]uint32{0: 2, 1: 0}[c.Rank], c.GroupDepth)
+		require.Zero(t, c.GroupDepth, "its groups have ended")
 	}
+}
+
+// A call in a group is launched when the outermost group ends.
+func TestAGroupThatIsOpenYet(t *testing.T) {
+	p := open(t, Options{})
+	j := start(t, fakejob.Library{RankOffset: offset2297, Functions: some("ncclGroupStart", "ncclGroupEnd")})
+	begin, end := fakejob.Call{Function: "ncclGroupStart"}, fakejob.Call{Function: "ncclGroupEnd"}
+	require.NoError(t, j.Do(plant(1, 7, 0, 2), begin)) // unseen: so may its end have been
+	watch(t, p, j)
+	depth := func(calls ...fakejob.Call) uint32 {
+		require.NoError(t, j.Do(calls...))
+		return only(t, p).GroupDepth
+	}
+	require.Zero(t, depth(fakejob.AllReduce(1, 1)))
+	require.EqualValues(t, 1, depth(begin, fakejob.AllReduce(1, 1)))
+	require.EqualValues(t, 2, depth(begin))
+	require.EqualValues(t, 2, depth(fakejob.AllReduce(1, 1)))
+	require.EqualValues(t, 1, depth(end))
+	require.Zero(t, depth(end), "it has ended, without another call")
+	require.Zero(t, depth(fakejob.AllReduce(1, 1)))
+	require.Zero(t, depth(begin), "the last call came before it")
+	require.Zero(t, depth(end))
+
+	require.EqualValues(t, 1, depth(begin, fakejob.AllReduce(1, 1)))
+	slot := only(t, p).slot
+	require.NoError(t, p.hooks.restrict(slot, NoCalls))
+	require.NoError(t, p.hooks.restrict(slot, Unlimited))
+	require.Zero(t, depth(), "its end may have gone unseen")
+	require.Zero(t, depth(fakejob.AllReduce(1, 1)))
+	require.EqualValues(t, 1, depth(begin, fakejob.AllReduce(1, 1)))
 }
 
 func TestLaunchesOfCUDAGraphsAreCounted(t *testing.T) {

@@ -44,6 +44,7 @@ func (p *Probe) scan() (*Scan, error) {
 	}
 	p.forgetIncomplete(s.Time)
 	gone := p.ended()
+	var lost error
 	err = each(p.hooks.collection.Maps[bpfMapCommunicators], p.hooks.forgetCommunicator, func(key *bpfCommunicatorKey, value *bpfCommunicator) bool {
 		if gone(key.Pid) {
 			return false
@@ -51,10 +52,12 @@ func (p *Probe) scan() (*Scan, error) {
 		c := communicator(key, value, offset)
 		c.Exact = p.counted(&c) && p.births.seen(c.PID, c.Hash, value.RefusedNs)
 		p.align(&c, key, value)
+		depth, failed := p.hooks.openGroups(c.PID, value.GroupThread, c.slot)
+		c.GroupDepth, lost = depth, errors.Join(lost, failed)
 		s.Communicators = append(s.Communicators, c)
 		return true
 	})
-	if err != nil {
+	if err = errors.Join(err, lost); err != nil {
 		return nil, err
 	}
 	err = each(p.hooks.collection.Maps[bpfMapGraphs], p.hooks.forgetLaunches, func(pid *uint32, launches *bpfLaunches) bool {

@@ -32,7 +32,7 @@ var callEvents = []string{eventCallStopped, eventCallMoving, eventCallEnd, event
 var callAttributes = slices.Concat(rule.StopAttributes, []string{
 	"gen_ai.training.rendezvous", "process.exit.signal_name",
 	"nccl.call.aligned", "nccl.call.collectives", "nccl.call.comm", "nccl.call.comm_rank", "nccl.call.comm_size", "nccl.call.end_reason", "nccl.call.exact", "nccl.call.function",
-	"nccl.call.graph_launches", "nccl.call.last_operation", "nccl.call.last_root", "nccl.call.last_unix_nano", "nccl.call.limit", "nccl.call.recent",
+	"nccl.call.graph_launches", "nccl.call.group_depth", "nccl.call.last_operation", "nccl.call.last_root", "nccl.call.last_unix_nano", "nccl.call.limit", "nccl.call.recent",
 	"nccl.call.unidentified", "nccl.call.waited_ns",
 })
 
@@ -66,7 +66,8 @@ type callRecord struct {
 	rank                  int // in the job, -1 where nothing says it
 	comm                  string
 	commRank, commSize    int
-	number                int64 // collectives until now
+	number                int64 // collectives until now; of those in an open group the last does not count
+	grouped               bool  // the last is in a group that has not ended: NCCL has launched none of it
 	exact                 bool
 	aligned               bool  // its number is that of NCCL itself
 	last                  int64 // time of the last call
@@ -175,6 +176,9 @@ func (c *callRecord) readCommunicator(a pcommon.Map) bool {
 		return false
 	}
 	c.readWindow(a)
+	if open, _ := whole(a, "nccl.call.group_depth"); open > 0 && c.number > 0 && c.peer < 0 {
+		c.number, c.grouped = c.number-1, true
+	}
 	return true
 }
 

@@ -140,7 +140,8 @@ type place struct {
 	exact     bool
 	aligned   bool // not exact, but its number is that of NCCL itself
 	graphs    bool
-	number    int64 // collectives that it has called
+	number    int64 // collectives that it has called; of those in an open group the last does not count
+	grouped   bool  // the last is in a group that has not ended
 	last      int64
 	since     int64 // of making
 	operation string
@@ -549,7 +550,7 @@ func (b *callBook) stand(r *callRun, who *caller, c *callRecord) bool {
 	*at = place{
 		caller: caller, at: c.at, standing: c.event == eventCallStopped || c.event == eventCallInit, making: c.event == eventCallInit, ended: c.event == eventCallEnd && c.exited,
 		left:  c.event == eventCallEnd && c.left,
-		exact: c.exact || c.event == eventCallInit, aligned: c.aligned, graphs: c.graphs, number: c.number, last: c.last, since: c.since, operation: r.one(cmp.Or(c.function, c.operation)), peer: c.peer,
+		exact: c.exact || c.event == eventCallInit, aligned: c.aligned, graphs: c.graphs, number: c.number, grouped: c.grouped, last: c.last, since: c.since, operation: r.one(cmp.Or(c.function, c.operation)), peer: c.peer,
 		window: b.window(r, comm, c.window),
 	}
 	comm.dirty = true

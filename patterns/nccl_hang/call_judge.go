@@ -338,6 +338,9 @@ func (s *standings) judgeCalls(now int64) (f *Finding, again int64) {
 		return s.judgeHalted(now)
 	}
 	if len(behind) == 0 {
+		if s.any(func(p *place) bool { return p.grouped }) {
+			return nil, 0 // NCCL has launched nothing for which they could wait
+		}
 		if len(s.ranks) < c.size {
 			return s.judgeAbsent(ahead, top, now)
 		}
@@ -388,6 +391,9 @@ func (s *standings) judgeBehind(ahead, behind []int, low, top, now int64) (f *Fi
 	f.Operation, f.Elements = inWords(s.what(low, ahead))
 	f.elsewhere = slices.ContainsFunc(culprits, func(rank int) bool { return c.places[rank].left || c.places[rank].caller.elsewhere() })
 	s.blame(f, culprits, s.where(func(p *place) bool { return p.standing && p.number > low }))
+	if !slices.ContainsFunc(culprits, func(rank int) bool { return !c.places[rank].grouped }) {
+		f.Grouped, f.Detail = true, fmt.Sprintf("%s called it in a group that has not ended (ncclGroupEnd)", plural(culprits, "it has", "they have"))
+	}
 	waiters := s.doubtBehind(f, culprits, low)
 	s.doubtOthers(f, others)
 	behind = slices.DeleteFunc(behind, func(rank int) bool {

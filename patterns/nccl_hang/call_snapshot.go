@@ -83,7 +83,7 @@ type savedPlace struct {
 }
 
 func (p *place) flags() (f int) {
-	for i, set := range []bool{p.standing, p.making, p.ended, p.exact, p.graphs, p.aligned, p.left} {
+	for i, set := range []bool{p.standing, p.making, p.ended, p.exact, p.graphs, p.aligned, p.left, p.grouped} {
 		if set {
 			f |= 1 << i
 		}
@@ -244,7 +244,7 @@ func (b *callBook) resumeComm(r *callRun, s *savedComm, callers []*caller, texts
 		}
 		at := &place{
 			caller: callers[p.Caller], at: p.Numbers[0], number: p.Numbers[1], last: p.Numbers[2], since: p.Numbers[3], operation: r.one(texts[p.Last]), peer: p.Peer,
-			standing: p.Flags&1 != 0, making: p.Flags&2 != 0, ended: p.Flags&4 != 0, exact: p.Flags&8 != 0, graphs: p.Flags&16 != 0, aligned: p.Flags&32 != 0, left: p.Flags&64 != 0,
+			standing: p.Flags&1 != 0, making: p.Flags&2 != 0, ended: p.Flags&4 != 0, exact: p.Flags&8 != 0, graphs: p.Flags&16 != 0, aligned: p.Flags&32 != 0, left: p.Flags&64 != 0, grouped: p.Flags&128 != 0,
 		}
 		if p.Window >= 0 {
 			at.window = windows[p.Window]

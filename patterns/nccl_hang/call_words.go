@@ -21,9 +21,9 @@ func (f *Finding) callText() string {
 	case NoCall:
 		return fmt.Sprintf("%s called %s and stand; of %s no record came", f.calledBy(), op, f.named(f.NoDump))
 	case Works:
-		text = fmt.Sprintf("%s %s not yet called %s, which %s called", f.who(), plural(f.Culprits, "has", "have"), op, f.CalledBy)
+		text = fmt.Sprintf("%s %s not yet %s %s, which %s called", f.who(), plural(f.Culprits, "has", "have"), f.lacks(), op, f.CalledBy)
 	default:
-		text = fmt.Sprintf("%s %s not called %s, which %s called", f.who(), plural(f.Culprits, "has", "have"), op, f.CalledBy)
+		text = fmt.Sprintf("%s %s not %s %s, which %s called", f.who(), plural(f.Culprits, "has", "have"), f.lacks(), op, f.CalledBy)
 	}
 	if f.Does != "" {
 		text += ": " + f.Does
@@ -32,6 +32,14 @@ func (f *Finding) callText() string {
 		text += "; " + f.Detail
 	}
 	return text
+}
+
+// lacks is what the ranks to blame have not done with the collective.
+func (f *Finding) lacks() string {
+	if f.Grouped {
+		return "launched"
+	}
+	return "called"
 }
 
 // stackText says in one line what stacks tell.

@@ -132,6 +132,9 @@ func (f *Finding) putCalls(a attributes) {
 	a.text("nccl.collective.mount", f.Mount)
 	a.text("nccl.collective.elements", f.Elements)
 	a.text("nccl.collective.does", f.Does)
+	if f.Grouped {
+		a["nccl.collective.lacks"] = f.lacks()
+	}
 	a.text("nccl.collective.gpu", f.GPU)
 	a.text("nccl.collective.gpus", f.GPUs)
 	a.text("gpu.id", f.Device)

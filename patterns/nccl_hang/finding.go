@@ -137,6 +137,7 @@ type Finding struct {
 	Called   int    // ranks that have called it
 	CalledBy string // that in words
 	Does     string // what the first culprit does instead
+	Grouped  bool   // the culprits have called it in a group that has not ended
 	Pending  bool   // it may still be healthy: it explains others, and is not told
 	From     []int  // ranks from which culprits asked for data last
 	Stop     string // names the standstill, "" of what dumps alone tell

@@ -43,6 +43,7 @@ type place struct {
 	replays  bool            // it was told that graphs were launched since
 	rests    activity.Pauses // between its calls
 	stopped  bool
+	grouped  bool                  // it was told that its last call is in a group that has not ended
 	used     int                   // round in which it was last seen to be used
 	seen     ncclcall.Communicator // as the last scan had it
 	twin     bool                  // the process has another that nobody can tell from it
@@ -274,8 +275,8 @@ func (s *standstill) stand(scan *ncclcall.Scan, c *ncclcall.Communicator, twin b
 	p.twin = twin
 	graphs := scan.Graphs[c.PID].Count
 	launches := graphs - min(p.launches, graphs)
-	if p.stopped && launches > 0 && !p.replays { // which says more than that it stands
-		p.replays = true
+	if p.stopped && (launches > 0 && !p.replays || p.grouped && c.GroupDepth == 0) { // which says more than that it stands
+		p.replays, p.grouped = launches > 0, c.GroupDepth > 0
 		l.changes = append(l.changes, change{Communicator: c, what: stopped, pid: c.PID, at: scan.Time, idle: idle, launches: launches, process: process, twins: twin})
 	}
 	if p.stopped || p.used == s.round || !s.sees(c) { // one just met may be about to call
@@ -285,7 +286,7 @@ func (s *standstill) stand(scan *ncclcall.Scan, c *ncclcall.Communicator, twin b
 	if idle < s.patience || !all && idle < max(rare*s.patience, 2*p.rests.Repeated("", scan.Time)) {
 		return
 	}
-	p.stopped, p.replays = true, launches > 0
+	p.stopped, p.replays, p.grouped = true, launches > 0, c.GroupDepth > 0
 	process.told, process.toldAs, process.toldLike, process.toldAt = true, process.Silence, process.Now.State, scan.Time
 	l.changes = append(l.changes, change{
 		Communicator: c, what: stopped, pid: c.PID, at: scan.Time, idle: idle, launches: launches, process: process, twins: twin,

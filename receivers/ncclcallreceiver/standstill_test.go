@@ -114,6 +114,27 @@ func TestLaunchesOfGraphsSinceTheLastCallAreTold(t *testing.T) {
 	require.EqualValues(t, 7, l.changes[0].launches)
 }
 
+// A group that ends launches what is in it, without another call: others may wait below the program now.
+func TestTheEndOfAGroupIsTold(t *testing.T) {
+	s := newStandstill(time.Second, time.Minute)
+	scan := func(at float64, depth uint32) (depths []uint32) {
+		c := calling(5, 0)
+		c.GroupDepth = depth
+		l := s.look(scanAt(at, c))
+		for i := range l.changes {
+			require.Equal(t, stopped, l.changes[i].what)
+			depths = append(depths, l.changes[i].GroupDepth)
+		}
+		return depths
+	}
+	require.Empty(t, scan(0, 2))
+	require.Equal(t, []uint32{2}, scan(5, 2))
+	require.Empty(t, scan(6, 2))
+	require.Empty(t, scan(7, 1), "nothing is launched yet")
+	require.Equal(t, []uint32{0}, scan(8, 0))
+	require.Empty(t, scan(9, 0))
+}
+
 // A step makes its calls and launches its graph between two scans, in this order or the other. Where the
 // graph came last, the rank waits for it, and its collectives make no call.
 func TestAGraphLaunchedInTheSecondOfTheLastCall(t *testing.T) {

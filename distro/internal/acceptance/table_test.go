@@ -71,6 +71,8 @@ func rankFaults() []rankFault {
 		rankFault{name: "asleep in its own code", bare: true, order: "save 600", pattern: "nccl_hang", says: who + asleep("save_checkpoint")},
 		rankFault{name: "spinning", bare: true, order: "spin 600", pattern: "nccl_hang", says: loops(who, "spin")},
 		rankFault{name: "raises an exception", bare: true, order: "fail bad batch 3", pattern: "rank_exit", says: `rank 1 .*ValueError: bad batch 3 at job\.py:\d+ in fail`},
+		rankFault{name: "asleep in a group of calls", order: "coalesce 600", pattern: "nccl_hang",
+			says: strings.Replace(who, "called A", "launched A", 1) + `its main thread is asleep in .*, at job\.py:\d+ in save_checkpoint < coalesce < main; it has called it in a group that has not ended \(ncclGroupEnd\)$`},
 		rankFault{name: "a GPU kernel that does not end", order: "synchronize", all: true, pattern: "nccl_hang", says: below(false)},
 		rankFault{name: "page fault on a mount that is stuck", order: "load 8388608", file: true, pattern: "fuse_stall", says: `^daemon hangfs .* does not answer a page fault for .*; rank 1 of job \S+ waits`},
 		rankFault{name: "write to a mount that is stuck", order: "write 1048576", file: true, pattern: "fuse_stall", says: `^daemon hangfs .* does not answer a WRITE for .*; rank 1 of job \S+ waits`},
@@ -93,7 +95,7 @@ func nameEachFaultWithoutASocket(t *testing.T, library string) {
 		}
 		id := make([]byte, fakejob.IDBytes)
 		copy(id, names[i])
-		nccl := fmt.Sprintf("STANDIN_NCCL=%s:%d:%d:%d:%d", library, fakejob.Offset("ncclCommInitRank"), fakejob.Offset("ncclAllReduce"), rankOffset, ncclcall.IDHash(id))
+		nccl := fmt.Sprintf("STANDIN_NCCL=%s:%d:%d:%d:%d:%d", library, fakejob.Offset("ncclCommInitRank"), fakejob.Offset("ncclAllReduce"), fakejob.Offset("ncclGroupStart"), rankOffset, ncclcall.IDHash(id))
 		if faults[i].bare {
 			jobs[i] = startPythonRanks(t, names[i], 3, func(int) []string { return []string{nccl} })
 			names[i] = fmt.Sprintf("communicator 0x%x/3", ncclcall.IDHash(id))

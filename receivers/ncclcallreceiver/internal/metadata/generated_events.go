@@ -438,7 +438,7 @@ func (a NcclCallStopped) NcclCallGraphLaunches(v int64) {
 	a.attributes.Int("nccl.call.graph_launches", v)
 }
 
-// NcclCallGroupDepth sets nccl.call.group_depth: Groups (ncclGroupStart) that the thread was in at its last call.
+// NcclCallGroupDepth sets nccl.call.group_depth: Groups (ncclGroupStart) around the last call that have not ended (ncclGroupEnd). NCCL launches what was called in a group when the outermost ends.
 func (a NcclCallStopped) NcclCallGroupDepth(v int64) { a.attributes.Int("nccl.call.group_depth", v) }
 
 // NcclCallIdleNs sets nccl.call.idle_ns: Time since the last call.
