@@ -227,12 +227,6 @@ func turnsIn(pid uint32, file File, err error) (Turns, error) {
 	return turns, nil
 }
 
-// OnCPU is how long the first thread of a process has run.
-func (f *FS) OnCPU(pid uint32) (time.Duration, error) {
-	turns, err := f.Turns(pid)
-	return turns.Ran, err
-}
-
 func turnsOf(content string) (t Turns, err error) {
 	numbers := strings.Fields(content)
 	if len(numbers) < 2 {

@@ -70,8 +70,11 @@ func statusIn(pid, tid uint32, file File, err error) (ThreadStatus, error) {
 	return s, nil
 }
 
-// MainThread is what the kernel says of the first thread of a process.
-type MainThread struct {
+// ThreadID is a thread of a process.
+type ThreadID struct{ PID, TID uint32 }
+
+// ThreadLook is what the kernel says of a thread.
+type ThreadLook struct {
 	Status ThreadStatus
 	Err    error // why it has no status
 	// Ran is how long it has run, and RanErr why that is not known.
@@ -79,21 +82,20 @@ type MainThread struct {
 	RanErr error
 }
 
-// MainThreads reads those of some processes, in their order, all of them within one patience: to
-// hand a read to another goroutine takes longer than the read. Where one hangs each is read for
-// itself.
-func (f *FS) MainThreads(pids []uint32) []MainThread {
+// LookAt reads some threads, in their order, all of them within one patience: to hand a read to
+// another goroutine takes longer than the read. Where one hangs each is read for itself.
+func (f *FS) LookAt(threads []ThreadID) []ThreadLook {
 	if !f.Foreign() {
-		all, err := Patiently(f, f.mainThreadsName(), func() ([]MainThread, error) { return f.mainThreads(pids, readNow), nil })
+		all, err := Patiently(f, f.threadsName(), func() ([]ThreadLook, error) { return f.lookAt(threads, readNow), nil })
 		if err == nil {
 			return all
 		}
 	}
-	return f.mainThreads(pids, f.readOwn)
+	return f.lookAt(threads, f.readOwn)
 }
 
-// mainThreadsName stands for a read of all of them, which is left behind as one.
-func (f *FS) mainThreadsName() string { return filepath.Join(f.root, "main threads") }
+// threadsName stands for a read of all of them, which is left behind as one.
+func (f *FS) threadsName() string { return filepath.Join(f.root, "some threads") }
 
 // readNow waits for a file for as long as it takes.
 func readNow(file string, limit int) (File, error) {
@@ -109,17 +111,17 @@ func (f *FS) readOwn(file string, limit int) (File, error) {
 	return f.ReadFile(file, limit)
 }
 
-func (f *FS) mainThreads(pids []uint32, read func(string, int) (File, error)) []MainThread {
-	all := make([]MainThread, len(pids))
-	for i, pid := range pids {
-		main := &all[i]
-		file, err := read(f.path(pid, "task", strconv.FormatUint(uint64(pid), 10), "status"), maxStatus)
-		if main.Status, main.Err = statusIn(pid, pid, file, err); main.Err != nil {
+func (f *FS) lookAt(threads []ThreadID, read func(string, int) (File, error)) []ThreadLook {
+	all := make([]ThreadLook, len(threads))
+	for i, t := range threads {
+		seen, tid := &all[i], strconv.FormatUint(uint64(t.TID), 10)
+		file, err := read(f.path(t.PID, "task", tid, "status"), maxStatus)
+		if seen.Status, seen.Err = statusIn(t.PID, t.TID, file, err); seen.Err != nil {
 			continue
 		}
-		file, err = read(f.path(pid, "schedstat"), maxStat)
-		turns, err := turnsIn(pid, file, err)
-		main.Ran, main.RanErr = turns.Ran, err
+		file, err = read(f.path(t.PID, "task", tid, "schedstat"), maxStat)
+		turns, err := turnsIn(t.PID, file, err)
+		seen.Ran, seen.RanErr = turns.Ran, err
 	}
 	return all
 }

@@ -92,16 +92,17 @@ func TestThreadsAreListedInOrderAndBounded(t *testing.T) {
 	require.ErrorIs(t, err, ErrGone)
 }
 
-func TestMainThreadsAreReadTogether(t *testing.T) {
+func TestThreadsAreReadTogether(t *testing.T) {
 	const status = "State:\tS (sleeping)\nvoluntary_ctxt_switches:\t17\nnonvoluntary_ctxt_switches:\t2\n"
 	root := t.TempDir()
 	put(t, root, "42/task/42/status", status)
-	put(t, root, "42/schedstat", "1000000 2000 19\n")
+	put(t, root, "42/task/42/schedstat", "1000000 2000 19\n")
 	put(t, root, "44/task/44/status", status)
 	put(t, root, "45/task/45/status", "State:\n")
-	read := func(fs *FS) []MainThread {
-		all := fs.MainThreads([]uint32{42, 43, 44, 45})
-		require.Len(t, all, 4)
+	put(t, root, "42/task/49/status", status)
+	read := func(fs *FS) []ThreadLook {
+		all := fs.LookAt([]ThreadID{{42, 42}, {43, 43}, {44, 44}, {45, 45}, {42, 49}, {42, 50}})
+		require.Len(t, all, 6)
 		require.NoError(t, all[0].Err)
 		require.EqualValues(t, 19, all[0].Status.Switches)
 		require.Equal(t, time.Millisecond, all[0].Ran)
@@ -109,6 +110,8 @@ func TestMainThreadsAreReadTogether(t *testing.T) {
 		require.NoError(t, all[2].Err)
 		require.ErrorIs(t, all[2].RanErr, ErrGone, "a kernel without CONFIG_SCHED_INFO")
 		require.ErrorContains(t, all[3].Err, "45")
+		require.NoError(t, all[4].Err)
+		require.ErrorIs(t, all[5].Err, ErrGone)
 		return all
 	}
 	fs := Open(root)
@@ -116,11 +119,11 @@ func TestMainThreadsAreReadTogether(t *testing.T) {
 
 	// One read that hangs, of all together, leaves the others to be read one by one.
 	release := make(chan struct{})
-	_, err := Patiently(fs.WithPatience(time.Millisecond), fs.mainThreadsName(), func() (int, error) { <-release; return 0, nil })
+	_, err := Patiently(fs.WithPatience(time.Millisecond), fs.threadsName(), func() (int, error) { <-release; return 0, nil })
 	require.ErrorIs(t, err, ErrHung)
 	require.Equal(t, together, read(fs.WithPatience(time.Minute)))
 	close(release)
 
 	fs.SetForeign(true)
-	require.ErrorIs(t, fs.MainThreads([]uint32{42})[0].Err, ErrForeign)
+	require.ErrorIs(t, fs.LookAt([]ThreadID{{42, 42}})[0].Err, ErrForeign)
 }

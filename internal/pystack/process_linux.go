@@ -269,17 +269,23 @@ func (p *Process) status(tid uint32) (procfs.ThreadStatus, bool) {
 }
 
 // MainPlace is where the main thread stands. It costs a few reads.
-func (p *Process) MainPlace() (Place, error) {
+func (p *Process) MainPlace() (Place, error) { return p.PlaceOf(p.pid) }
+
+// maxSeen bounds the threads that PlaceOf remembers of a process: it is asked for one or two.
+const maxSeen = 8
+
+// PlaceOf is where a thread stands, by its number in /proc. It costs a few reads.
+func (p *Process) PlaceOf(tid uint32) (Place, error) {
 	if p.end == nil {
 		return Place{}, procfs.ErrGone
 	}
-	if p.main != nil { // whether it is still the same is seen as it is read
-		if place, err := p.in.place(*p.main); err == nil {
+	if seen := p.seen[tid]; seen != nil { // whether it is still the same is seen as it is read
+		if place, err := p.in.place(*seen); err == nil {
 			return place, nil
 		}
-		p.main = nil
+		delete(p.seen, tid)
 	}
-	if err := p.tids.refresh(true); err != nil {
+	if err := p.tids.refresh(tid == p.pid); err != nil {
 		return Place{}, err
 	}
 	list, err := p.in.list(mostThreads, runtime.GOARCH, p.tids.is)
@@ -287,8 +293,11 @@ func (p *Process) MainPlace() (Place, error) {
 		return Place{}, err
 	}
 	for i := range list.threads {
-		if t := &list.threads[i]; p.tids.isMain(t.number) {
-			p.main = &t.thread
+		if t := &list.threads[i]; p.tids.outer(t.number) == tid {
+			if p.seen == nil || len(p.seen) >= maxSeen {
+				p.seen = map[uint32]*thread{}
+			}
+			p.seen[tid] = &t.thread
 			return p.in.place(t.thread)
 		}
 	}

@@ -10,5 +10,8 @@ func (r *Reader) Open(uint32) (*Process, error) { return nil, errors.ErrUnsuppor
 // Stacks is for Linux.
 func (p *Process) Stacks(Options) (Stacks, error) { return Stacks{}, errors.ErrUnsupported }
 
+// PlaceOf is for Linux.
+func (p *Process) PlaceOf(uint32) (Place, error) { return Place{}, errors.ErrUnsupported }
+
 // MainPlace is for Linux.
 func (p *Process) MainPlace() (Place, error) { return Place{}, errors.ErrUnsupported }

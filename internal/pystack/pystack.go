@@ -175,7 +175,7 @@ type Process struct {
 	pid  uint32
 	in   *interpreter
 	tids *tids
-	main *thread // the main thread, once it was found by MainPlace
+	seen map[uint32]*thread // threads that PlaceOf has found, by their numbers in /proc
 	end  func() error
 }
 

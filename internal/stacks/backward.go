@@ -19,18 +19,18 @@ const maxBackward = 32
 // behind lets a main thread that waits for its threads of backward stand where the one that
 // holds it up does: the innermost frames are that thread's, then come its own.
 func (l *look) behind() {
-	i := slices.IndexFunc(l.Threads, func(t Thread) bool { return t.Main })
-	if i < 0 || l.Threads[i].Wait.Class != waitclass.Backward {
+	if main := l.main(); main == nil || main.Wait.Class != waitclass.Backward {
 		return
 	}
 	others := len(l.Threads)
 	l.options.OnlyMain = false
 	l.take(l.backwards())
+	main := l.main()
 	if holds := holdsUp(l.Threads[others:]); holds != nil {
-		l.Threads[i].through(holds)
+		main.through(holds)
 	}
-	main := l.Threads[i].TID
-	l.Threads = slices.DeleteFunc(l.Threads, func(t Thread) bool { return !t.Main && (!t.GIL || t.TID == main) })
+	tid := main.TID
+	l.Threads = slices.DeleteFunc(l.Threads, func(t Thread) bool { return !t.Main && (!t.GIL || t.TID == tid) })
 }
 
 // backwards are the threads of backward.

@@ -38,6 +38,7 @@ type Reader struct {
 	lacks        error            // why
 	table        *waitclass.Table
 	watched      map[uint32]*pystack.Process // nil for one without Python
+	workers      map[uint32]*worker          // of processes whose main thread waits for one
 }
 
 // Open makes a reader. Where the stack of a thread in the kernel cannot be read, and so no
@@ -51,7 +52,7 @@ func Open(fs *procfs.FS) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{fs: fs, interpreters: pystack.New(fs), files: files, table: table, watched: map[uint32]*pystack.Process{}}
+	r := &Reader{fs: fs, interpreters: pystack.New(fs), files: files, table: table, watched: map[uint32]*pystack.Process{}, workers: map[uint32]*worker{}}
 	r.kernel, r.lacks = taskstack.Open(taskstack.Options{FS: fs})
 	return r, nil
 }
@@ -105,18 +106,27 @@ func (r *Reader) Read(pid uint32) (*Process, error) {
 }
 
 // ReadMain is Read of the main thread alone, and of those that hold a lock of Python's
-// interpreter. A main thread that waits for its threads of backward stands where these do.
+// interpreter. A main thread that waits for its threads of backward stands where these do, and one that
+// waits for a thread which does its work, where that does.
 func (r *Reader) ReadMain(pid uint32) (*Process, error) {
-	l := &look{Reader: r, Process: Process{PID: pid}, options: pystack.Options{OnlyMain: true, Holders: true}}
+	worker := r.thread(pid)
+	l := &look{Reader: r, Process: Process{PID: pid}, options: pystack.Options{OnlyMain: worker == pid, Holders: true}}
 	defer l.begin()()
-	l.take([]uint32{pid})
+	l.take(slices.Compact([]uint32{pid, worker}))
 	var holders []uint32
 	for tid, thread := range l.python {
-		if thread.GIL && tid != pid && tid != 0 {
+		if thread.GIL && tid != pid && tid != worker && tid != 0 {
 			holders = append(holders, tid)
 		}
 	}
 	l.take(holders)
+	if worker == pid && l.findWorker() {
+		worker, l.Turned = r.thread(pid), true
+		l.take([]uint32{worker})
+	}
+	if worker != pid {
+		l.throughWorker(worker)
+	}
 	l.behind()
 	return l.result()
 }

@@ -41,6 +41,7 @@ type Process struct {
 	Python  string // version of its interpreter, "" for none
 	Threads []Thread
 	Cut     bool // it has more threads
+	Turned  bool // its main thread waits for a thread of its own, which is looked at from now on
 	All     int  // how many it has, where they are more; 0 where nobody says it
 	// Errors say what could not be read of all of it, and why. That it has no Python is none.
 	Errors []error

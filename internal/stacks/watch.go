@@ -5,6 +5,7 @@ package stacks
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/tracecoreai/tracecore/internal/procfs"
@@ -43,37 +44,45 @@ func isPython(err error) bool {
 	return errors.Is(err, pystack.ErrNotRunning) || errors.As(err, &unknown)
 }
 
-// Status is what the kernel says of the main thread of a process, in one read.
+// Status is what the kernel says of the thread that does the work of a process, in one read.
 func (r *Reader) Status(pid uint32) (procfs.ThreadStatus, error) {
-	return r.fs.ThreadStatus(pid, pid)
+	return r.fs.ThreadStatus(pid, r.thread(pid))
 }
 
-// Place is where the main thread of a process that was prepared stands in Python. It costs a
+// OnCPU is how long that thread has run.
+func (r *Reader) OnCPU(pid uint32) (time.Duration, error) {
+	turns, err := r.fs.ThreadTurns(pid, r.thread(pid))
+	return turns.Ran, err
+}
+
+// Place is where that thread stands in Python, of a process that was prepared. It costs a
 // few reads of its memory; pystack.ErrNoPython says that it has none.
 func (r *Reader) Place(pid uint32) (pystack.Place, error) {
 	watched := r.watched[pid]
 	if watched == nil {
 		return pystack.Place{}, pystack.ErrNoPython
 	}
-	return watched.MainPlace()
+	return watched.PlaceOf(r.thread(pid))
 }
 
-// Class is what the main thread of a process that was prepared waits for, or would, by its frames
-// of Python alone. It may run on meanwhile.
+// Class is what that thread waits for, or would, by its frames of Python alone, of a process that was
+// prepared. It may run on meanwhile.
 func (r *Reader) Class(pid uint32) (waitclass.Class, error) {
 	watched := r.watched[pid]
 	if watched == nil {
 		return "", pystack.ErrNoPython
 	}
-	seen, err := watched.Stacks(pystack.Options{OnlyMain: true})
-	if err != nil || len(seen.Threads) == 0 {
+	tid := r.thread(pid)
+	seen, err := watched.Stacks(pystack.Options{OnlyMain: tid == pid})
+	i := slices.IndexFunc(seen.Threads, func(t pystack.Thread) bool { return t.TID == tid })
+	if err != nil || i < 0 {
 		return "", cmp.Or(err, ErrMoves)
 	}
-	main := Thread{Python: seen.Threads[0].Frames}
-	if len(main.Python) == 0 {
-		return "", cmp.Or(seen.Threads[0].Err, ErrMoves)
+	works := Thread{Python: seen.Threads[i].Frames}
+	if len(works.Python) == 0 {
+		return "", cmp.Or(seen.Threads[i].Err, ErrMoves)
 	}
-	return r.table.Of(main.frames()).Class, nil
+	return r.table.Of(works.frames()).Class, nil
 }
 
 // Usage is how many pages a process has taken without a read, what it has read and written, and
@@ -93,6 +102,7 @@ func (r *Reader) Release(pid uint32) {
 		_ = watched.Close()
 	}
 	delete(r.watched, pid)
+	delete(r.workers, pid)
 	r.files.Release(pid)
 }
 

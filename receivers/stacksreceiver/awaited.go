@@ -198,14 +198,14 @@ func (w *watch) keep(ctx context.Context, f *follower) {
 
 // stackOf reads the stack of a rank that is awaited, nil if that was not possible.
 func (w *watch) stackOf(ctx context.Context, f *follower) *stacks.Process {
-	seen, err := w.source.Stack(f.PID, f.StartNS)
+	seen, err := w.stack(f)
 	if err != nil {
 		if !gone(err) {
 			w.telemetry.ReceiverStacksFailed.Add(ctx, 1)
 		}
 		return nil
 	}
-	if main := &seen.Threads[0]; len(main.Python) == 0 || main.Place == nowhere {
+	if main := &seen.Threads[0]; seen.Turned || len(main.Python) == 0 || main.Place == nowhere {
 		return nil
 	}
 	return seen

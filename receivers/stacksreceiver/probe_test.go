@@ -225,7 +225,7 @@ func TestRealLoops(t *testing.T) {
 			spins, samples := false, 0
 			// On a busy machine many looks find a loop where the one before did: of those nothing is learned.
 			for now, limit := time.Now(), time.Now().Add(hosttest.Patience); (tc.spins || samples < 80) && !spins && !s.work && time.Now().Before(limit); now = now.Add(time.Second) {
-				mains, err := m.MainThreads([]uint32{p.PID})
+				mains, err := m.LookAt([]uint32{p.PID})
 				require.NoError(t, err)
 				require.NoError(t, mains[0].Err)
 				place, err := m.Place(p.PID)
@@ -280,7 +280,7 @@ func TestARankThatEndsIsNoFailure(t *testing.T) {
 	require.ErrorContains(t, cmd.Wait(), "terminated")
 	_, err = s.Stack(p.PID, p.StartNS)
 	require.ErrorIs(t, err, procfs.ErrGone)
-	mains, err := s.MainThreads([]uint32{p.PID})
+	mains, err := s.LookAt([]uint32{p.PID})
 	require.NoError(t, err)
 	require.ErrorIs(t, mains[0].Err, procfs.ErrGone)
 	s.Release(p.PID)

@@ -28,8 +28,9 @@ type source interface {
 	probereceiver.Source
 	// Prepare opens what a look at a process needs, and says whether it runs Python.
 	Prepare(pid uint32) (python bool, err error)
-	// MainThreads are what the kernel says of the main threads of processes, in their order.
-	MainThreads(pids []uint32) ([]procfs.MainThread, error)
+	// LookAt is what the kernel says of the main threads of processes, in their order. Of a process whose
+	// main thread waits for one that does its work, that is meant, here and in what follows.
+	LookAt(pids []uint32) ([]procfs.ThreadLook, error)
 	Place(pid uint32) (pystack.Place, error)
 	Stack(pid uint32, startNS uint64) (*stacks.Process, error)
 	// Slept reports whether the main thread has not run since it was seen asleep.

@@ -104,8 +104,8 @@ func (s *fakeSource) Status(pid uint32) (status procfs.ThreadStatus, err error) 
 	return status, err
 }
 
-func (s *fakeSource) MainThreads(pids []uint32) ([]procfs.MainThread, error) {
-	all := make([]procfs.MainThread, len(pids))
+func (s *fakeSource) LookAt(pids []uint32) ([]procfs.ThreadLook, error) {
+	all := make([]procfs.ThreadLook, len(pids))
 	for i, pid := range pids {
 		main := &all[i]
 		if main.Status, main.Err = s.Status(pid); errors.Is(main.Err, probe.ErrClosed) {
@@ -484,6 +484,41 @@ func TestARankThatStandsStillBecomesARecordWithItsLine(t *testing.T) {
 	require.Equal(t, a["process.stack.where"], again["process.stack.where"])
 	b.Accepted(t, 3)
 	require.EqualValues(t, 2, b.Own(t, "taken", attribute.String("reason", "asleep")))
+}
+
+// Where another thread does the work of a rank, that is followed, which says nothing of the rank: neither that
+// it stood where its main thread waits, nor that it went on.
+func TestARankWhoseThreadDoesItsWork(t *testing.T) {
+	b := newBench(t)
+	older := rank(42, 3)
+	older.StartTime = start.Add(-time.Hour)
+	b.at(42, func(p *fake) { p.stack.Turned = true })
+	b.Resolver.Know(older)
+	b.start(t)
+	b.looks(t, 3)
+	require.Equal(t, uint32(42), <-b.source.taken)
+	b.at(42, func(p *fake) {
+		p.stack.Turned, p.status.Switches, p.place = false, 4242, pystack.Place{Chain: 7, Calls: 7}
+	})
+	b.looks(t, 4)
+	r := b.Next(t)
+	require.Equal(t, "process.stack", r.EventName())
+	require.Equal(t, int64(2*time.Second), r.Attributes().AsRaw()["process.stack.still_ns"])
+	b.Accepted(t, 1)
+}
+
+// A main thread that is woken again and again while it waits for the one that does the work.
+func TestARankThatPollsForItsThread(t *testing.T) {
+	b := newBench(t)
+	b.at(42, func(p *fake) { p.stack.Turned, p.class = true, waitclass.Lock })
+	b.Resolver.Know(rank(42, 3))
+	b.start(t)
+	for range 12 {
+		b.at(42, func(p *fake) { p.status.Switches++; p.status.Sleeps++ })
+		b.looks(t, 1)
+	}
+	require.Equal(t, uint32(42), <-b.source.taken)
+	b.Accepted(t, 0)
 }
 
 // The ranks of one job that stand in one place say its frames once. Another job says its own, and so

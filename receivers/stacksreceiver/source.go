@@ -71,8 +71,8 @@ func (m *machine) Status(pid uint32) (procfs.ThreadStatus, error) {
 	return whileOpen(m, func(r *stacks.Reader) (procfs.ThreadStatus, error) { return r.Status(pid) })
 }
 
-func (m *machine) MainThreads(pids []uint32) ([]procfs.MainThread, error) {
-	return whileOpen(m, func(*stacks.Reader) ([]procfs.MainThread, error) { return m.fs.MainThreads(pids), nil })
+func (m *machine) LookAt(pids []uint32) ([]procfs.ThreadLook, error) {
+	return whileOpen(m, func(r *stacks.Reader) ([]procfs.ThreadLook, error) { return r.LookAt(pids), nil })
 }
 
 func (m *machine) Place(pid uint32) (pystack.Place, error) {
@@ -98,7 +98,9 @@ func (m *machine) Slept(pid uint32, since procfs.ThreadStatus) bool {
 	return err == nil && status.Switches == since.Switches
 }
 
-func (m *machine) OnCPU(pid uint32) (time.Duration, error) { return m.fs.OnCPU(pid) }
+func (m *machine) OnCPU(pid uint32) (time.Duration, error) {
+	return whileOpen(m, func(r *stacks.Reader) (time.Duration, error) { return r.OnCPU(pid) })
+}
 
 func (m *machine) Usage(pid uint32) (usage, error) {
 	return whileOpen(m, func(r *stacks.Reader) (usage, error) {

@@ -78,13 +78,21 @@ const (
 	youngCalls  = 2.5 // times the patience
 )
 
+// A main thread that polls for another is looked through after it has done so for that long. That there is one
+// such thread is asked a few times, then once each pause.
+const (
+	turnAfter     = 3 * time.Second
+	turnsAtOnce   = 4
+	turnsEachTime = 30 * time.Second
+)
+
 // Pauses after a stack that could not be read.
 const (
 	firstRetry   = time.Second
 	longestRetry = time.Minute
 )
 
-// follower follows the main thread of one process.
+// follower follows the main thread of one process, or the thread that does its work.
 type follower struct {
 	identity.Process
 	python bool
@@ -111,6 +119,7 @@ type follower struct {
 	classes   map[uint64]waitclass.Class
 	places    bucket // that may be asked for their class
 	doings    bucket
+	turnings  bucket // times that it is asked whether another thread does the work
 	retry     time.Duration
 	notUntil  time.Time // after a failure
 
@@ -137,9 +146,16 @@ type told struct {
 func newFollower(p identity.Process) *follower {
 	return &follower{
 		Process: p, habits: map[uint64][]time.Duration{}, texts: texts{}, classes: map[uint64]waitclass.Class{},
-		triesLeft: bucket{size: triesAtOnce, each: triesPause}, takes: bucket{size: takesAtOnce, each: takePause}, places: bucket{size: maxPlaces, each: placePause}, doings: bucket{size: doingsAtOnce, each: doingPause},
+		triesLeft: bucket{size: triesAtOnce, each: triesPause}, takes: bucket{size: takesAtOnce, each: takePause}, places: bucket{size: maxPlaces, each: placePause}, doings: bucket{size: doingsAtOnce, each: doingPause}, turnings: bucket{size: turnsAtOnce, each: turnsEachTime},
 		rest: activity.Rest{Enough: enough},
 	}
+}
+
+// turn begins to follow another thread, which does the work of the process. What was told of it stays, until
+// that thread stands elsewhere or goes on.
+func (f *follower) turn() {
+	f.seen, f.looks, f.place, f.inCall, f.ran, f.sleeps = false, 0, nowhere, time.Time{}, 0, 0
+	f.spin, f.asleepFor, f.inCalls = spin{}, stays{}, stays{}
 }
 
 // outcome is what a look says to do.

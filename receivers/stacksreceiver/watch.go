@@ -289,7 +289,7 @@ func (w *watch) lookAt(ctx context.Context, which func(*follower) bool) error {
 			wanted, pids = append(wanted, f), append(pids, f.PID)
 		}
 	}
-	mains, err := w.source.MainThreads(pids)
+	mains, err := w.source.LookAt(pids)
 	if err != nil {
 		return err
 	}
@@ -308,6 +308,7 @@ func (w *watch) lookAt(ctx context.Context, which func(*follower) bool) error {
 		o := f.look(w.now, status, w.config, of)
 		if f.looks == 0 {
 			f.learnPlace(w.now, func() (waitclass.Class, error) { return w.source.Class(f.PID) }, of.where)
+			w.turns(f)
 		}
 		if o.moved != nil {
 			w.moving(ctx, f, o.moved)
@@ -326,6 +327,25 @@ func (w *watch) lookAt(ctx context.Context, which func(*follower) bool) error {
 		return errors.Join(failures...)
 	}
 	return nil
+}
+
+// turns looks at the thread that does the work of a rank instead of at its main thread, where that is woken
+// again and again while it waits for it. One that sleeps is turned from when its stack is taken.
+func (w *watch) turns(f *follower) {
+	if f.classes[f.place.Calls] != waitclass.Lock || w.now.Sub(f.inCall) < turnAfter || !f.turnings.take(w.now, 1) {
+		return
+	}
+	_, _ = w.stack(f)
+}
+
+// stack reads the stack of a rank. Where that finds another thread that does its work, this is followed from
+// now on.
+func (w *watch) stack(f *follower) (*stacks.Process, error) {
+	seen, err := w.source.Stack(f.PID, f.StartNS)
+	if err == nil && seen.Turned {
+		f.turn()
+	}
+	return seen, err
 }
 
 // lookInto looks into the process trees of ranks whose main thread has not run for longer than
@@ -401,8 +421,8 @@ func (w *watch) spins(ctx context.Context, f *follower, status procfs.ThreadStat
 	if err != nil {
 		return false
 	}
-	seen, err := w.source.Stack(f.PID, f.StartNS)
-	if err != nil {
+	seen, err := w.stack(f)
+	if err != nil || seen.Turned {
 		return false
 	}
 	spins := f.spin.take(w.now, seen, has)
@@ -487,7 +507,7 @@ func (w *watch) budget(domain string) *budget {
 
 // take takes the stack of a rank and makes its record.
 func (w *watch) take(ctx context.Context, c candidate) {
-	seen, err := w.source.Stack(c.PID, c.StartNS)
+	seen, err := w.stack(c.follower)
 	if gone(err) {
 		w.forget(processOf(&c.Process))
 		return
@@ -500,7 +520,7 @@ func (w *watch) take(ctx context.Context, c candidate) {
 		c.failed(w.now)
 		return
 	}
-	if !w.judged(c, &seen.Threads[0]) {
+	if seen.Turned && c.why != peerEnded || !w.judged(c, &seen.Threads[0]) {
 		return
 	}
 	w.tell(ctx, c, seen, c.since)

@@ -1,0 +1,137 @@
+//go:build linux && (amd64 || arm64)
+
+package stacks
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tracecoreai/tracecore/internal/procfs"
+	"github.com/tracecoreai/tracecore/internal/pystack"
+	"github.com/tracecoreai/tracecore/internal/waitclass"
+)
+
+// worker is the thread that does the work of a process, while its main thread waits for it: a program
+// that trains in a thread (a trainer of Ray, a pool of one) and joins it.
+type worker struct {
+	tid  uint32
+	wait pystack.Place // of the main thread, in which it waits
+	away int           // looks in a row that found the main thread elsewhere
+}
+
+// goneOn is how many looks in a row must find the main thread elsewhere until it works itself: one that
+// polls for the end of its thread is elsewhere now and then.
+const goneOn = 2
+
+// thread is the thread of a process that does its work: the main thread, as long as nothing else is known.
+func (r *Reader) thread(pid uint32) uint32 {
+	if w := r.workers[pid]; w != nil {
+		return w.tid
+	}
+	return pid
+}
+
+// LookAt is what the kernel says of the threads that do the work of processes, in their order.
+func (r *Reader) LookAt(pids []uint32) []procfs.ThreadLook {
+	threads := make([]procfs.ThreadID, len(pids))
+	for i, pid := range pids {
+		r.goesOn(pid)
+		threads[i] = procfs.ThreadID{PID: pid, TID: r.thread(pid)}
+	}
+	all := r.fs.LookAt(threads)
+	for i, t := range threads {
+		if t.TID != t.PID && all[i].Err != nil { // it has ended
+			delete(r.workers, t.PID)
+			all[i] = r.fs.LookAt([]procfs.ThreadID{{PID: t.PID, TID: t.PID}})[0]
+		}
+	}
+	return all
+}
+
+// goesOn lets a main thread be looked at again that waits for its worker no more.
+func (r *Reader) goesOn(pid uint32) {
+	w := r.workers[pid]
+	if w == nil {
+		return
+	}
+	watched := r.watched[pid]
+	if watched == nil {
+		delete(r.workers, pid)
+		return
+	}
+	if place, err := watched.MainPlace(); err != nil || place.Calls == w.wait.Calls {
+		w.away = 0
+	} else if w.away++; w.away >= goneOn {
+		delete(r.workers, pid)
+	}
+}
+
+// findWorker finds for which thread a main thread waits that joins one, or waits for what one returns. It is
+// the only thread in code of the program, or the only one of these in a collective. From then on that
+// is the thread to look at, and true is returned.
+func (l *look) findWorker() bool {
+	main := l.main()
+	if main == nil || l.watched[l.PID] == nil || main.Wait.Class != waitclass.Lock || !l.joins(main) {
+		return false
+	}
+	l.options.OnlyMain = false
+	l.readPython()
+	var own, collective []uint32
+	for tid, t := range l.python {
+		one := Thread{Python: t.Frames}
+		if tid == l.PID || tid == 0 || !one.ofProgram() {
+			continue
+		}
+		if l.joins(&one) { // it waits for work, or for another
+			continue
+		}
+		if own = append(own, tid); l.table.Of(one.frames()).Class == waitclass.Collective {
+			collective = append(collective, tid)
+		}
+	}
+	if len(own) > 1 {
+		own = collective
+	}
+	if len(own) != 1 {
+		return false
+	}
+	l.workers[l.PID] = &worker{tid: own[0], wait: main.Place}
+	return true
+}
+
+// joins reports whether a thread waits for another of its process, by its frames: in a function of Python's own
+// library that waits for threads, or for what they hand on.
+func (l *look) joins(t *Thread) bool {
+	if len(t.Python) == 0 || !pystack.Library(t.Python[0].File) {
+		return false
+	}
+	by := l.table.Of(waitclass.Stack{Python: t.frames().Python})
+	return by.Class == waitclass.Lock && slices.ContainsFunc([]string{"threading.py", "queue.py", "concurrent/futures/"}, func(where string) bool {
+		return strings.HasSuffix(by.Why, " in "+where)
+	})
+}
+
+// ofProgram reports whether code of the program is on the stack of a thread.
+func (t *Thread) ofProgram() bool {
+	own, ok := t.Own()
+	return ok && !pystack.Library(own.File)
+}
+
+func (l *look) main() *Thread {
+	if i := slices.IndexFunc(l.Threads, func(t Thread) bool { return t.Main }); i >= 0 {
+		return &l.Threads[i]
+	}
+	return nil
+}
+
+// throughWorker lets the main thread stand where its worker does.
+func (l *look) throughWorker(tid uint32) {
+	main := l.main()
+	i := slices.IndexFunc(l.Threads, func(t Thread) bool { return t.TID == tid && !t.Main })
+	if main == nil || i < 0 {
+		return
+	}
+	main.through(&l.Threads[i])
+	main.Place = l.Threads[i].Place
+	l.Threads = slices.Delete(l.Threads, i, i+1)
+}
