@@ -155,6 +155,13 @@ type Members interface {
 	Led(p Process)
 }
 
+// Failing is a Resolver that is told of what ends programs.
+type Failing interface {
+	// Raised says that a process of a rank displays an exception that its program did not catch. It is no
+	// sign that it waits for something: a peer, or an address.
+	Raised(p Process)
+}
+
 // Endings is a Resolver that can also say of a process that nobody watched whether it is there.
 type Endings interface {
 	// EndedUnseen reports whether the kernel shows that a process runs no more, and its end was not seen;

@@ -39,6 +39,12 @@ type record struct {
 	wraps    *wraps    // what it runs for its rank, nil for what is not known as a wrapper
 	script   string    // its first argument that is no option, where that was asked
 
+	arguments string    // all of them, of a Python program of a rank
+	raised    bool      // it displayed an exception that its program did not catch
+	died      bool      // its end was told as that of its rank
+	tries     tries     // what it starts for its rank and fails, of the outermost process
+	among     *siblings // with whom it was started, kept once it has ended
+
 	older   *record // the process that had this pid before
 	element *fairlru.Element[*record]
 	class   class
@@ -130,6 +136,7 @@ func (t *table) put(r *record, now uint64) {
 		r.endNS, r.told, r.launched, r.outlived = old.endNS, old.told, old.launched, old.outlived
 		if r.program == old.program {
 			r.children, r.work, r.starts, r.wraps, r.script = old.children, old.work, old.starts, old.wraps, old.script
+			r.arguments, r.tries = cmp.Or(r.arguments, old.arguments), old.tries
 		}
 		if old.startNS > r.startNS { // not cut to a tick
 			r.startNS, r.StartTime = old.startNS, old.StartTime

@@ -60,6 +60,7 @@ type siblings struct {
 	waiting []waitingEnd
 	main    main
 	retired bool // their rank was started again while they live
+	tries   tries
 }
 
 // main is what is known of the one that lived long.
@@ -263,6 +264,11 @@ func (l *launches) ended(r *record, e Exit) {
 	lived := r.endNS - min(r.endNS, r.startNS)
 	switch {
 	case !r.IsRank(): // a launcher, as its children have shown
+	case lived >= uint64(longLived) && r.work <= otherWork && !e.Failed() && !Interpreter(r.program) && g.tries.goOn(r.endNS):
+		if len(g.living) == 0 {
+			g.main = noMain // what took time between two tries of the rank
+		}
+		l.tell(helper(e))
 	case lived >= uint64(longLived) && r.work == otherWork && !r.starts && g.main != mainEndedWell:
 		g.endedBefore(r, e, lived, l)
 	case lived >= uint64(longLived):
@@ -410,6 +416,10 @@ func (l *launches) move(g *siblings, parent parentKey) {
 		into.join(r)
 	}
 	into.waiting = append(into.waiting, g.waiting...)
+	for _, o := range g.tries {
+		o.of.among = into
+		into.tries.add(o)
+	}
 	into.main = max(into.main, g.main)
 	into.decide(l.tell)
 }
@@ -470,7 +480,7 @@ func (l *launches) expire(now uint64) {
 			as = helper
 		}
 		g.tellWhere(l.tell, due, as)
-		if len(g.living)+len(g.waiting) == 0 && (g.main == noMain || g.retired) {
+		if len(g.living)+len(g.waiting) == 0 && (g.main == noMain || g.retired) && !g.tries.goOn(now) {
 			l.leave(g)
 		}
 	})

@@ -3,10 +3,12 @@
 package identity
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,7 +35,7 @@ func nobody(*record, uint64) bool { return false }
 // rank, 11 a subshell of it.
 type line struct {
 	at          float64
-	does        string // exec, exit, joins
+	does        string // exec, exit, joins, raises
 	pid, parent uint32
 	status      uint32
 	comm        string
@@ -66,6 +68,12 @@ type signalledLine struct {
 // scriptNS is the boot clock at a line.
 func scriptNS(at float64) uint64 { return uint64((at + 100) * 1e9) }
 
+// inOrder sorts lines by their time.
+func inOrder(lines []signalledLine) []signalledLine {
+	slices.SortStableFunc(lines, func(a, b signalledLine) int { return cmp.Compare(a.at, b.at) })
+	return lines
+}
+
 func playInto(tracker *Tracker, lines []signalledLine) {
 	began := map[uint32]float64{}
 	for _, l := range lines {
@@ -74,7 +82,9 @@ func playInto(tracker *Tracker, lines []signalledLine) {
 		}
 		e := event{pid: l.pid, parentPID: l.parent, startNS: scriptNS(began[l.pid]), timeNS: scriptNS(l.at), status: l.status, comm: l.comm, whole: true, environ: block(l.environ...), signals: l.signals}
 		tracker.launches.expire(e.timeNS)
-		if l.does == "joins" {
+		if l.does == "raises" {
+			tracker.Raised(Process{PID: l.pid, StartNS: e.startNS})
+		} else if l.does == "joins" {
 			tracker.Joined(Process{PID: l.pid, StartNS: e.startNS})
 		} else if l.does == "exec" {
 			f := facts{pid: e.pid, parentPID: e.parentPID, startNS: e.startNS, comm: e.comm, launch: parseEnviron(e.environ), arguments: l.arguments}

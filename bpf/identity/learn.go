@@ -38,7 +38,7 @@ func (t *Tracker) onExec(e *event) {
 	f.launch = parseEnviron(environ).in(f.membership.Path)
 	f.drill = t.drills(f)
 	parent := t.parent(e.parentPID, e.timeNS, maxAncestors)
-	f.arguments = t.argumentsUnder(parent, e.pid)
+	f.arguments = t.argumentsUnder(parent, &f)
 	t.mu.Lock()
 	t.put(f, parent)
 	t.mu.Unlock()
@@ -90,7 +90,7 @@ func (t *Tracker) onExit(e *event) {
 		asked := e.signals.asked // a copy holds less than all signals
 		r.asked = &asked
 	}
-	before := t.table.at(e.parentPID, e.timeNS)
+	before, among := t.table.at(e.parentPID, e.timeNS), r.launched
 	t.endedUnder(before, r, &exit)
 	if to := t.outlives(r, before); to != nil {
 		t.handOn(r, to, &exit)
@@ -104,6 +104,9 @@ func (t *Tracker) onExit(e *event) {
 		}
 		t.launches.ended(r, ended)
 	}
+	r.among = among
+	t.tried(r, &exit)
+	t.join(r, among)
 	t.launches.parentEnded(r, before, exit)
 }
 
@@ -138,6 +141,9 @@ func (t *Tracker) put(f facts, parent *record) *record {
 	r, parentIsLauncher := derive(f, parent)
 	if parent != nil {
 		parent.starts = true
+	}
+	if Interpreter(r.program) && len(f.arguments) > 0 {
+		r.arguments, r.script = joined(f.arguments), scriptOf(f.arguments)
 	}
 	t.adopt(r)
 	t.disown(r, parent)

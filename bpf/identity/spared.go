@@ -50,6 +50,7 @@ func (a *askedEnds) gone(ends []askedEnd) []askedEnd {
 
 // tell tells of an end, or lets it wait. The caller holds the lock.
 func (t *Tracker) tell(e Exit) {
+	t.dies(&e)
 	asked := !e.Late && !e.Helper && !e.Inherited && e.IsRank() && e.ofKnownJob() && e.Signalled.asksOne()
 	if !asked && t.asked.of[e.job()] == 0 {
 		t.exits.send(e)

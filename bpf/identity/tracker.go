@@ -83,6 +83,7 @@ type Tracker struct {
 var (
 	_ Resolver = (*Tracker)(nil)
 	_ Endings  = (*Tracker)(nil)
+	_ Failing  = (*Tracker)(nil)
 )
 
 // source delivers events: the kernel's ring does, and in tests a list.

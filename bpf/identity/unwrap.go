@@ -120,15 +120,16 @@ func (t *Tracker) led(w *record, at uint64) (led bool) {
 	return led
 }
 
-// argumentsUnder are those of what a wrapper has started, nil where parent is not known as one.
-func (t *Tracker) argumentsUnder(parent *record, pid uint32) []string {
+// argumentsUnder are those of what a wrapper has started, where parent is known as one, and of a Python program
+// of a rank. nil for others.
+func (t *Tracker) argumentsUnder(parent *record, f *facts) []string {
 	t.mu.RLock()
 	wrapper := parent != nil && parent.wraps != nil
 	t.mu.RUnlock()
-	if !wrapper {
+	if !wrapper && (f.launch.rank == Unknown || !Interpreter(f.comm)) {
 		return nil
 	}
-	arguments, _ := t.proc.Arguments(pid) // of one that has ended, none
+	arguments, _ := t.proc.Arguments(f.pid) // of one that has ended, none
 	return arguments
 }
 

@@ -65,7 +65,7 @@ func Open(opts Options) (*Probe, error) {
 		return nil, err
 	}
 	p := &Probe{hooks: hooks, watch: uprobe.NewWatcher(procfs.Open(opts.ProcRoot), uprobe.Libraries{
-		Names: []string{"python*", "libpython*"}, Max: cmp.Or(opts.MaxInterpreters, DefaultMaxInterpreters), Attach: hooks.attachTo,
+		Names: []string{"python*", "libpython*"}, Max: cmp.Or(opts.MaxInterpreters, DefaultMaxInterpreters), Attach: hooks.attachTo, Keep: keep,
 	})}
 	p.Begin(uprobe.Source[Event]{
 		Name: Name, Report: report, Reader: hooks.reader, Decode: decodeOf(opts.Wanted),
@@ -74,8 +74,12 @@ func Open(opts Options) (*Probe, error) {
 	return p, nil
 }
 
+// keep is in rounds of Watch, which are seconds.
+const keep = 60
+
 // Watch attaches the probe to the interpreters that these processes have mapped, each file
-// once, and detaches it from files that none of them has any more. A uprobe belongs to a
+// once, and detaches it from files that none of them has any more, so many rounds later: a rank that
+// fails at its start is often started again. A uprobe belongs to a
 // file: other processes that map it are seen too, also those that begin to. Call it again
 // now and then. An interpreter of a version that is not known has failed, by name.
 func (p *Probe) Watch(processes []Process) (Watched, error) { return p.watch.Watch(processes) }

@@ -50,6 +50,7 @@ var (
 	_ identity.Endings    = (*identityExtension)(nil)
 	_ identity.Candidates = (*identityExtension)(nil)
 	_ identity.Members    = (*identityExtension)(nil)
+	_ identity.Failing    = (*identityExtension)(nil)
 	_ heartbeat.Watcher   = (*identityExtension)(nil)
 	_ peer.Domains        = (*identityExtension)(nil)
 )
@@ -211,6 +212,13 @@ func (x *identityExtension) Joined(p identity.Process) {
 func (x *identityExtension) Led(p identity.Process) {
 	if t, ok := x.current().(identity.Members); ok {
 		t.Led(p)
+	}
+}
+
+// Raised implements identity.Failing.
+func (x *identityExtension) Raised(p identity.Process) {
+	if t, ok := x.current().(identity.Failing); ok {
+		t.Raised(p)
 	}
 }
 

@@ -1,7 +1,9 @@
 package pyexceptionreceiver
 
 import (
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
@@ -129,6 +131,16 @@ func mayEnd(e *pyexception.Event) bool {
 	x := &e.Chain[0]
 	whole := len(x.Frames) > 0 && x.Levels <= len(x.Frames)
 	return !whole || slices.Contains(programs, x.Frames[0].Function)
+}
+
+// waits are exceptions of a program that a shell may start until what it needs answers: an address, a service.
+var waits = regexp.MustCompile(`Connect|[Tt]imeout|^gaierror$|^herror$|^URLError$|^HTTPError$|MaxRetry|^BrokenPipeError$|^KeyboardInterrupt$`)
+
+// awaits reports whether an exception may say that another process, or the network, was not there.
+func awaits(e *pyexception.Event) bool {
+	class := classOf(e.Chain)
+	return strings.HasPrefix(class, "store.") || strings.HasPrefix(class, "peer.") || strings.HasPrefix(class, "gloo.") || strings.HasPrefix(class, "nccl.") ||
+		slices.ContainsFunc(e.Chain, func(x pyexception.Exception) bool { return waits.MatchString(x.Type) })
 }
 
 // quoted reports whether an exception that another process quoted is told: its rank ended of it, then.

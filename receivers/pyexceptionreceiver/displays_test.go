@@ -3,6 +3,7 @@ package pyexceptionreceiver
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -278,4 +279,20 @@ func TestWhatIsToldWithItsEndIsNotUntold(t *testing.T) {
 		told(d, 3, "a", time.Duration(i))
 	}
 	require.EqualValues(t, 3+mostOfProcess, d.untold, "its end was heard of first")
+}
+
+// A program that is started until what it needs answers is no rank that fails.
+func TestWhatWaitsForSomethingIsTold(t *testing.T) {
+	for words, want := range map[string]bool{
+		"ConnectionRefusedError: [Errno 111] Connection refused": true, "TimeoutError: timed out": true, "gaierror: [Errno -2] Name or service not known": true,
+		"URLError: <urlopen error [Errno 111] Connection refused>": true, "HTTPError: 503": true, "DistStoreError: ": true, "DistNetworkError: x": true,
+		"RuntimeError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store": true, "KeyboardInterrupt: ": true,
+		"ModuleNotFoundError: No module named 'flash_attn'": false, "RuntimeError: No CUDA GPUs are available": false, "YAMLError: x": false,
+		"FileNotFoundError: [Errno 2] No such file or directory: 'conf.yaml'": false, "RuntimeError: CUDA error: out of memory": false,
+	} {
+		kind, message, _ := strings.Cut(words, ": ")
+		one := pyexception.Exception{Type: kind, Message: message}
+		require.Equal(t, want, awaits(&pyexception.Event{Chain: []pyexception.Exception{one}}), words)
+		require.Equal(t, want, awaits(&pyexception.Event{Chain: []pyexception.Exception{{Type: "RuntimeError", Message: "x"}, one}}), "%s, which led to another", words)
+	}
 }

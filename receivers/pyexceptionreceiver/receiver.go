@@ -159,6 +159,9 @@ func (x *exceptions) take(e *pyexception.Event) {
 		}
 		return
 	}
+	if failing, ok := x.resolver.(identity.Failing); ok && mayEnd(e) && !awaits(e) {
+		failing.Raised(process)
+	}
 	if tell, final := x.displays.add(e, &process); tell {
 		x.tell(e, &process, final)
 	}

@@ -202,3 +202,34 @@ func TestEventSwitchedOffIsReadAndNotEmitted(t *testing.T) {
 	b.raise(t, 42, 0)
 	require.Empty(t, b.Records)
 }
+
+// raisedTo is a resolver that is told of what ends programs.
+type raisedTo struct {
+	identity.Resolver
+	pids []uint32
+}
+
+func (r *raisedTo) Raised(p identity.Process) { r.pids = append(r.pids, p.PID) }
+
+func TestTheIdentityIsToldWhatEndsARank(t *testing.T) {
+	b := newBench(t)
+	to := &raisedTo{Resolver: b.Resolver}
+	x := &exceptions{config: &Config{}, resolver: to, displays: newDisplays()}
+	for pid, change := range map[uint32]func(*pyexception.Event){
+		42: func(*pyexception.Event) {},
+		43: func(*pyexception.Event) {},                                               // no rank
+		44: func(e *pyexception.Event) { e.Thread++ },                                 // of a thread
+		45: func(e *pyexception.Event) { e.Chain[0].Type = "ConnectionRefusedError" }, // it waits
+	} {
+		rank := known
+		if rank.PID = pid; pid == 43 {
+			rank.Rank = identity.Unknown
+		}
+		b.Resolver.Know(rank)
+		e := raised()
+		e.PID, e.Thread, e.Time = pid, pid, start
+		change(&e)
+		x.take(&e)
+	}
+	require.Equal(t, []uint32{42}, to.pids)
+}

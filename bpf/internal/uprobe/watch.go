@@ -29,6 +29,9 @@ type Libraries struct {
 	// More: a process that has one of them may map another later, so it is looked at
 	// again, ever more rarely.
 	More bool
+	// Keep is for how many rounds probes stay on a file that no process has mapped any more: what ends
+	// soon after its start may be started again. Who wants room takes it from these first.
+	Keep int
 	// Attach puts probes on a file, which path names for the kernel. Closing what it
 	// returns detaches them.
 	Attach func(file *os.File, path string) (io.Closer, error)
@@ -71,6 +74,7 @@ type attached struct {
 	probes io.Closer // nil where attaching failed, or there is nothing to attach to
 	empty  bool
 	retry  int // where attaching failed, the round to try it again
+	used   int // the last round in which a process had it mapped
 }
 
 // MaxPause is in rounds. A process without a library is looked at again in each of the first rounds, then ever
@@ -87,7 +91,7 @@ func NewWatcher(proc *procfs.FS, libraries Libraries) *Watcher {
 }
 
 // Watch attaches to the libraries that these processes have mapped, each file once, and
-// detaches from files that none of them has any more. A uprobe belongs to a file: other
+// detaches from files that none of them has any more, Keep rounds later. A uprobe belongs to a file: other
 // processes that map it are seen too, also those that begin to. Call it again now and
 // then.
 func (w *Watcher) Watch(processes []Process) (Watched, error) {
@@ -216,7 +220,7 @@ func (w *Watcher) attachTo(l library, at found, users map[library][]Process, res
 		return nil
 	}
 	probes, err := w.open(at)
-	a := &attached{probes: probes, empty: errors.Is(err, ErrNothing), retry: w.round + MaxPause}
+	a := &attached{probes: probes, empty: errors.Is(err, ErrNothing), retry: w.round + MaxPause, used: w.round}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -282,6 +286,10 @@ func (w *Watcher) makeRoom(l library, users map[library][]Process) (freed bool, 
 	var victim library
 	most := least(l) + 1
 	for other, a := range w.attached {
+		if len(users[other]) == 0 {
+			victim, freed = other, true
+			break
+		}
 		if has := least(other); !a.empty && has > most {
 			victim, most, freed = other, has, true
 		}
@@ -337,7 +345,10 @@ func (w *Watcher) settle(users map[library][]Process, result *Watched) error {
 	}
 	var errs []error
 	for l, a := range w.attached {
-		if len(users[l]) == 0 {
+		switch {
+		case len(users[l]) > 0:
+			a.used = w.round
+		case a.probes == nil || w.round-a.used >= w.libraries.Keep:
 			errs = append(errs, a.close())
 			delete(w.attached, l)
 			continue
@@ -348,7 +359,7 @@ func (w *Watcher) settle(users map[library][]Process, result *Watched) error {
 			result.Failed++
 		default:
 			result.Libraries++
-			if w.libraries.Used != nil {
+			if w.libraries.Used != nil && len(users[l]) > 0 {
 				w.libraries.Used(a.probes, users[l])
 			}
 		}

@@ -131,3 +131,30 @@ func (c closer) Close() error {
 	c()
 	return nil
 }
+
+// What ends soon after its start may be started again: its file stays attached for a while, unless others want the room.
+func TestALibraryThatNobodyMapsIsKeptForAWhile(t *testing.T) {
+	closed := 0
+	watcher := func(keep int) (*Watcher, library) {
+		w, l := NewWatcher(procfs.Open(t.TempDir()), Libraries{Max: 1, Keep: keep}), library{"8:1", 1}
+		w.attached[l], closed = &attached{probes: closer(func() { closed++ })}, 0
+		return w, l
+	}
+	w, l := watcher(3)
+	for round, users := range []map[library][]Process{{}, {}, {l: {{PID: 7}}}, {}, {}, {}} {
+		w.round = round + 1
+		var result Watched
+		require.NoError(t, w.settle(users, &result))
+		kept := round < 5
+		require.Equal(t, !kept, closed == 1, "round %d", round)
+		require.Equal(t, kept, result.Libraries == 1)
+	}
+	w, _ = watcher(0)
+	require.NoError(t, w.settle(nil, &Watched{}))
+	require.Equal(t, 1, closed)
+	w, _ = watcher(3)
+	freed, err := w.makeRoom(library{"8:1", 2}, map[library][]Process{{"8:1", 2}: {{PID: 8, Owner: "other"}}})
+	require.NoError(t, err)
+	require.True(t, freed)
+	require.Equal(t, 1, closed)
+}
