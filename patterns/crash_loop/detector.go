@@ -21,6 +21,7 @@ const (
 	eventExit  = "process.exit"
 	eventStart = "process.start"
 	eventKill  = "oom.kill"
+	eventGone  = "process.gone"
 	eventLoop  = rule.FindingPrefix + "crash_loop"
 	eventEnd   = rule.FindingPrefix + "crash_loop.end"
 )
@@ -48,7 +49,7 @@ const trains = int64(5 * time.Second)
 // Detector describes the detector for the library.
 func Detector() rule.Detector {
 	return rule.Detector{
-		Name: "crash_loop", Trust: verdict.Proven, Logs: []string{eventExit, eventStart, eventKill},
+		Name: "crash_loop", Trust: verdict.Proven, Logs: []string{eventExit, eventStart, eventKill, eventGone},
 		Findings: map[string][]string{eventLoop: {eventExit, eventKill}, eventEnd: {eventExit, eventStart}},
 		Attributes: []string{
 			rule.AttributeRank, rule.AttributeRankPID, rule.AttributeRankStart, rule.AttributeJob, rule.AttributeJobDomain, rule.AttributeRendezvous, rule.AttributeDrill, "host.name", "process.executable.name",
@@ -99,11 +100,13 @@ type loop struct {
 	Changed bool     `json:"changed,omitempty"`
 	Told    bool     `json:"told,omitempty"`  // that it is a loop
 	Lives   *life    `json:"lives,omitempty"` // the newest start, of which nobody has died
+	// Unseen are starts of which a rank ended while no agent ran on its host: whether it died is not known.
+	Unseen []life `json:"unseen,omitempty"`
 
 	element *fairlru.Element[string]
 }
 
-// life is a start that goes on, since then.
+// life is a start that goes on, since then, or one that was found to be over.
 type life struct {
 	Run   string `json:"run"`
 	Began int64  `json:"began"`
@@ -153,6 +156,9 @@ func (d *detector) Observe(r *rule.Record) bool {
 	if r.Name == eventStart {
 		return d.begins(r) || l != nil && l.Changed
 	}
+	if r.Name == eventGone {
+		return l != nil && l.gone(r)
+	}
 	s, ok := end(r)
 	if l != nil && l.Lives != nil && l.Lives.Run == r.Run && ofRank(r) { // however it ended
 		l.Lives = nil
@@ -192,6 +198,32 @@ func (d *detector) begins(r *rule.Record) bool {
 		l.Lives = &life{Run: r.Run, Began: r.Time}
 	}
 	return true
+}
+
+// gone takes in that a rank of a job that has died before ended while no agent ran. Its start lives no more.
+func (l *loop) gone(r *rule.Record) bool {
+	rank, ranked := rule.Integer(r.Attributes, rule.AttributeRank)
+	if r.Run == "" || !ranked || rank < 0 || rule.Text(r.Attributes, rule.AttributeDrill) == "true" {
+		return false
+	}
+	if l.Lives != nil && l.Lives.Run == r.Run {
+		l.Lives = nil
+	}
+	if l.at(r.Run) < 0 && !slices.ContainsFunc(l.Unseen, func(o life) bool { return o.Run == r.Run }) {
+		l.Unseen = append(l.Unseen, life{r.Run, r.Time})
+		l.Unseen = l.Unseen[max(0, len(l.Unseen)-maxStarts):]
+	}
+	return true
+}
+
+// unseen counts the starts between two deaths of a loop of which nobody saw how they ended.
+func (l *loop) unseen(since, until int64) (n int64) {
+	for _, o := range l.Unseen {
+		if o.Began > since && o.Began <= until && l.at(o.Run) < 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // end reads the end of a rank in a run that is known. A drill's ranks die by design.
@@ -539,6 +571,9 @@ func (l *loop) finding(key string, crashes []*start, whole bool, c *closeness) r
 		rule.AttributeJob: l.Job, rule.AttributeRun: "", "crash_loop.starts": int64(count), "crash_loop.deaths": inWords(words), "crash_loop.ranks": ranks(crashes, c),
 		"crash_loop.kind": kind(crashes, words), "crash_loop.lasts": time.Duration(last.Time - since).Round(time.Second).String(),
 	}
+	if n := l.unseen(since, last.Time); n > 0 {
+		a["crash_loop.unseen"] = n
+	}
 	if last.Host != "" && last.PID > 0 {
 		a["crash_loop.last_host"], a["crash_loop.last_pid"] = last.Host, last.PID
 	}
@@ -641,7 +676,7 @@ func (d *detector) Restore(data []byte) error {
 		return fmt.Errorf("read crash loops: %w", err)
 	}
 	for _, l := range all {
-		if l == nil || len(l.Starts) == 0 || len(l.Starts) > maxStarts || slices.Contains(l.Starts, nil) {
+		if l == nil || len(l.Starts) == 0 || len(l.Starts) > maxStarts || len(l.Unseen) > maxStarts || slices.Contains(l.Starts, nil) {
 			return errState
 		}
 	}
