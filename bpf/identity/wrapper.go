@@ -25,6 +25,9 @@ const (
 	noticing = 15 * time.Second
 )
 
+// timedOut is the status of timeout(1) whose time was over (coreutils, EXIT_TIMEDOUT).
+const timedOut = 124
+
 // Wrapper is the outermost process of a rank that passed on how its child ended, or that the rank has outlived.
 type Wrapper struct {
 	PID  uint32
@@ -103,16 +106,22 @@ func (c *childEnd) accountsFor(e *Exit, after time.Duration, python bool) bool {
 	}
 }
 
+// timedOut reports whether r is timeout(1), which asked its child to end after its time, and ends with 124 then.
+func (c *childEnd) timedOut(r *record, e *Exit) bool {
+	by := &c.Signalled
+	return e.Code == timedOut && by.Number == c.Signal && by.Sender.PID == r.PID && r.same(by.Sender.StartNS) && !Interpreter(r.program)
+}
+
 // crashed returns the child whose crash a rank may have ended of, nil for none: the last one before a
 // status of its own. What the rank killed, or another process of its job, did not crash. What an ancestor
-// of the rank killed alone counts: who ends a job asks the rank, too.
+// of the rank killed alone counts: who ends a job asks the rank, too. So does what timeout(1) asked to end after its time.
 func (t *Tracker) crashed(r *record, e *Exit) *Child {
 	if r.children == nil || e.Signal != 0 || e.Code == 0 || e.Signalled.Number != 0 {
 		return nil
 	}
 	for i := len(r.children.failed) - 1; i >= 0; i-- {
 		c := &r.children.failed[i]
-		if c.Signal == 0 || !c.crashed() || r.endNS-min(r.endNS, c.endNS) > uint64(noticing) {
+		if c.Signal == 0 || !c.crashed() && !c.timedOut(r, e) || r.endNS-min(r.endNS, c.endNS) > uint64(noticing) {
 			continue
 		}
 		by := Sender{Relation: c.Signalled.Sender.Relation}
@@ -123,7 +132,7 @@ func (t *Tracker) crashed(r *record, e *Exit) *Child {
 		case RelationContainer, RelationFirst:
 			continue
 		case RelationRank:
-			if t.above(r, by.PID, by.StartNS) == 0 {
+			if !c.timedOut(r, e) && t.above(r, by.PID, by.StartNS) == 0 {
 				continue
 			}
 		}

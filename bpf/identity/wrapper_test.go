@@ -207,6 +207,40 @@ func TestARankThatEndsAfterAChildCrashedNamesIt(t *testing.T) {
 	}
 }
 
+// What timeout(1) asked to end after its time says why it ends with its own status. What a rank asks to end as it
+// ends itself does not.
+func TestATimeoutNamesTheChildThatItEnded(t *testing.T) {
+	for name, tc := range map[string]struct {
+		comm       string
+		by, status uint32
+		want       bool
+	}{
+		"its time is over":          {"timeout", 10, timedOut << 8, true},
+		"somebody else asked":       {"timeout", 70, timedOut << 8, false},
+		"it passes the status on":   {"timeout", 10, 143 << 8, false},
+		"a rank ends its workers":   {"python3", 10, timedOut << 8, false},
+		"a script ends its helpers": {"bash", 10, 1 << 8, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tracker := &Tracker{proc: newReader(t.TempDir()), table: newTable(100, DefaultRetention), host: "n1"}
+			var got *Child
+			tracker.launches = newLaunches(func(e Exit) {
+				if e.PID == 10 {
+					got = e.Child
+				}
+			}, nobody)
+			asked := &signals{asked: asked{sent: sent{signal: sigTERM, pid: tc.by, startNS: scriptNS(0), timeNS: scriptNS(60)}}}
+			playInto(tracker, []signalledLine{
+				{line: line{0, "exec", 10, 1, 0, tc.comm, rank3()}}, {line: line{0.1, "exec", 20, 10, 0, "torch", rank3()}},
+				{line: line{60, "exit", 20, 10, sigTERM, "torch", nil}, signals: asked}, {line: line{60.01, "exit", 10, 1, tc.status, tc.comm, nil}},
+			})
+			if require.Equal(t, tc.want, got != nil); tc.want {
+				require.Equal(t, []any{uint32(20), sigTERM, uint32(10)}, []any{got.PID, got.Signal, got.By.PID})
+			}
+		})
+	}
+}
+
 // What the shell kills that runs the rank did crash, as far as the rank can tell. What another process of the job
 // kills did not.
 func TestAChildThatItsRanksWrapperKilledIsNamed(t *testing.T) {
