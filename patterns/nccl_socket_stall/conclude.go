@@ -54,11 +54,12 @@ func (g *graph) conclude(now int64, fs *facts) (c *conclusion, wait int64, stand
 		return nil, 0, false
 	}
 	key, unseen := g.walk(start, fs)
-	settled := now >= g.first+int64(g.settle) || g.complete()
+	settles := max(g.first+int64(g.settle), g.j.Late)
+	settled := now >= settles || g.complete()
 	s := g.unread(key)
 	switch {
 	case (unseen != nil || s == nil) && !settled:
-		return nil, g.first + int64(g.settle), true
+		return nil, settles, true
 	case unseen != nil:
 		if c = g.unseen(key, unseen, fs); c.Held != heldDead {
 			c = cmp.Or(g.dead(key, fs), c)

@@ -24,6 +24,10 @@ type thresholds struct {
 	// settle is how long records of other ranks are waited for while the graph has
 	// open ends: every agent takes a snapshot a second.
 	settle time.Duration
+	// late is how long at most the records of other hosts are waited for where the first of a stall came late,
+	// as after a gateway was away: as long as those were late. An agent tries again 7.5 s after a try at
+	// the latest, and one takes up to 5 s.
+	late time.Duration
 	// wane is how long a conclusion is kept after a stall ended: the others of the
 	// job end with it, each in the next snapshot of its node. Records of that may be
 	// late: one that was told is kept for the lateness more, unless all others are
@@ -57,7 +61,7 @@ type thresholds struct {
 // fixed are the thresholds that follow from the receiver and the kernel; the others are
 // parameters of pattern.yaml.
 var fixed = thresholds{
-	wane: 2500 * time.Millisecond, mounts: 2500 * time.Millisecond, lost: 10 * time.Minute, refresh: 10 * time.Second,
+	late: 12500 * time.Millisecond, wane: 2500 * time.Millisecond, mounts: 2500 * time.Millisecond, lost: 10 * time.Minute, refresh: 10 * time.Second,
 	errorWay: 2 * time.Millisecond,
 	limits:   socketstall.DefaultLimits, maxFacts: 16_384,
 }
@@ -145,7 +149,8 @@ func (d *detector) observeStall(r *rule.Record) bool {
 		d.jobs[stalls.Name] = j
 	}
 	j.stalls = stalls
-	if j.take(&record); stalls.Name != beside {
+	d.hears(j, r)
+	if j.take(&record, r.Now); stalls.Name != beside {
 		j.Beside = cmp.Or(beside, j.Beside)
 	}
 	return true
@@ -166,9 +171,16 @@ func (d *detector) observeWatched(r *rule.Record) bool {
 	j.Watched = with(j.Watched, record.Host, r.Time)
 	j.Moving = with(j.Moving, record.Host, record.Moving)
 	if j.Changed = true; record.Moving != 0 {
-		j.ends(r.Time)
+		j.ends(r.Time, r.Now)
 	}
 	return true
+}
+
+// hears notes that the first records of a stall come late: those of other hosts may be as late.
+func (d *detector) hears(j *job, r *rule.Record) {
+	if lag := r.Now - r.Time; j.Onset == 0 && lag > int64(d.settle) {
+		j.Late = r.Now + min(lag, int64(d.late))
+	}
 }
 
 // with is m, which may be nil, with one entry set.

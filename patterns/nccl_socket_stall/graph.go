@@ -2,6 +2,7 @@ package ncclsocketstall
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -46,22 +47,8 @@ type edge struct {
 }
 
 func (d *detector) graph(j *job, now int64) *graph {
-	t := d.thresholds
-	procs, stalls := j.stalls.Processes, j.stalls.Len()
-	g := &graph{
-		thresholds: t, j: j, procs: procs, ranks: make(map[rankOn]string, len(procs)), endpoints: make(map[netip.AddrPort]string, stalls),
-		addresses: make(map[netip.Addr]string, len(procs)), out: make(map[string][]edge, len(procs)),
-		idle: make(map[string][]edge, len(procs)), reads: map[string]*socketstall.Stall{},
-	}
-	for key, p := range procs {
-		at := rankOn{p.Host, p.Rank}
-		if other, taken := g.ranks[at]; !taken || g.newer(key, other) {
-			g.ranks[at] = key
-		}
-	}
-	for s := range j.stalls.Stalls() {
-		g.locate(s)
-	}
+	g := &graph{thresholds: d.thresholds, j: j, procs: j.stalls.Processes, reads: map[string]*socketstall.Stall{}}
+	g.index()
 	l := d.lasting(g, now)
 	for s := range j.stalls.Stalls() {
 		if l.lasts(s) {
@@ -70,6 +57,9 @@ func (d *detector) graph(j *job, now int64) *graph {
 		}
 	}
 	g.moved, g.fades, g.unheard = l.moved, l.fades, l.unheard
+	if g.forgetOthers() {
+		g.index()
+	}
 	for _, s := range g.active {
 		g.connect(s)
 	}
@@ -79,6 +69,42 @@ func (d *detector) graph(j *job, now int64) *graph {
 		})
 	}
 	return g
+}
+
+// index notes where processes are, and can be reached.
+func (g *graph) index() {
+	procs, stalls := len(g.procs), g.j.stalls.Len()
+	g.ranks, g.endpoints, g.addresses = make(map[rankOn]string, procs), make(map[netip.AddrPort]string, stalls), make(map[netip.Addr]string, procs)
+	g.out, g.idle = make(map[string][]edge, procs), make(map[string][]edge, procs)
+	for key, p := range g.procs {
+		at := rankOn{p.Host, p.Rank}
+		if other, taken := g.ranks[at]; !taken || g.newer(key, other) {
+			g.ranks[at] = key
+		}
+	}
+	for s := range g.j.stalls.Stalls() {
+		if g.procs[s.Process] != nil {
+			g.locate(s)
+		}
+	}
+}
+
+// forgetOthers leaves out the processes that were heard of before all that lasts began, and have no part in it:
+// nothing is known of them since. It reports whether there are any.
+func (g *graph) forgetOthers() bool {
+	parts := make(map[string]bool, len(g.procs))
+	for _, s := range g.active {
+		parts[s.Process] = true
+	}
+	other := func(key string, p *socketstall.Process) bool { return !parts[key] && p.Last < g.onset }
+	for key, p := range g.procs {
+		if other(key, p) {
+			g.procs = maps.Clone(g.procs)
+			maps.DeleteFunc(g.procs, other)
+			return true
+		}
+	}
+	return false
 }
 
 // newer reports whether process a was heard of later than b: a rank that was

@@ -14,7 +14,8 @@ import (
 type job struct {
 	Onset int64 `json:"onset"` // of what lasts, as it was last judged; 0: nothing does
 	Ended int64 `json:"ended"` // time of the newest end
-	Thaw  int64 `json:"thaw"`  // when the first stall ended since the job was judged: the others may follow
+	Thaw  int64 `json:"thaw"`  // when it was heard that a stall has ended, the first since the job was judged: the others may follow
+	Late  int64 `json:"late"`  // until when records of other hosts are waited for, because the first came late
 	After int64 `json:"after"` // end of the last episode that was told of
 	Told  *told `json:"told"`  // nil: nothing is being told
 	Mount int64 `json:"mount"` // since when the rank that is named is known to wait for a mount which nothing has named; 0: it does not
@@ -50,18 +51,18 @@ type told struct {
 }
 
 // take notes what a record of the job means for its conclusion.
-func (j *job) take(r *socketstall.Record) {
+func (j *job) take(r *socketstall.Record, now int64) {
 	j.Changed = true
 	if r.Ended() {
-		j.ends(r.Time)
+		j.ends(r.Time, now)
 	}
 }
 
-// ends notes that stalls of the job ended then.
-func (j *job) ends(at int64) {
+// ends notes that stalls of the job ended at that time, as is heard now.
+func (j *job) ends(at, now int64) {
 	j.Ended = max(j.Ended, at)
 	if j.Thaw == 0 {
-		j.Thaw = at
+		j.Thaw = max(at, now)
 	}
 }
 
