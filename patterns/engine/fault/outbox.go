@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"time"
 
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
@@ -57,7 +58,11 @@ func (s *Set) emit(f *Fault) {
 		return
 	}
 	v := report{f}.write()
-	text, err := json.Marshal(v)
+	content := v
+	if v.Status == verdict.Resolved { // what only comes later of it says nothing
+		content.Updated = time.Time{}
+	}
+	text, err := json.Marshal(content)
 	if err != nil { // a verdict is plain data: this cannot happen
 		s.stats.QueueDropped++
 		return
