@@ -66,8 +66,11 @@ func (a Agent) Words() string {
 	if a.Claims != nil {
 		text += ", claimed twice"
 	}
-	if a.Late < -ahead.Seconds() {
+	switch {
+	case a.Late < -ahead.Seconds():
 		text += ", clock ahead"
+	case a.Late > behind.Seconds():
+		text += ", clock behind or records late"
 	}
 	return text
 }
@@ -95,6 +98,9 @@ func (c Counts) All() int { return c.Watching + c.Silent + c.Gone }
 const (
 	// ahead is from when on a clock is told to be ahead.
 	ahead = 5 * time.Second
+	// behind is from when on the records of an agent are told to be late, or its clock to be behind: the
+	// lateness of the processor, beyond which what compares ranks goes without them.
+	behind = 15 * time.Second
 	// MostAgents bounds a book.
 	MostAgents  = 1 << 14
 	mostStreams = 64

@@ -231,6 +231,18 @@ func TestAClockThatIsAhead(t *testing.T) {
 	require.Equal(t, heartbeat.Silent, one(t, b, 10).State, "silence goes by the clock of the book")
 }
 
+func TestAClockThatIsBehind(t *testing.T) {
+	b := heartbeat.NewBook(minute(0))
+	a := begun("node-1", 0)
+	a.clock = -10 * time.Second
+	a.tell(b, 0, 5)
+	require.Equal(t, "watching", one(t, b, 5).Words(), "its records count")
+	a = begun("node-1", 6)
+	a.clock = -30 * time.Second
+	a.tell(b, 6, 9)
+	require.Equal(t, "watching, clock behind or records late", one(t, b, 9).Words())
+}
+
 // While nobody kept the book, nobody was silent.
 func TestABookThatBeginsLater(t *testing.T) {
 	a := begun("node-1", 0)
