@@ -51,8 +51,8 @@ func arrive(d *detector, all []*rule.Record, name string, happened, now int64) {
 // other, in seconds. The ranks of the first are not accused.
 func TestRecordsThatComeLateAreNotAllThere(t *testing.T) {
 	for name, tc := range map[string]struct{ late, waits time.Duration }{
-		"in time":   {0, time.Second},
-		"soon":      {900 * time.Millisecond, time.Second},
+		"in time":   {0, 1500 * time.Millisecond},
+		"soon":      {900 * time.Millisecond, 1500 * time.Millisecond},
 		"late":      {7 * time.Second, 14 * time.Second},
 		"very late": {14 * time.Second, 26500 * time.Millisecond},
 	} {
@@ -117,7 +117,7 @@ func TestARankIsNotJudgedByWhatItDidBefore(t *testing.T) {
 			}
 			arrive(d, here, socketstall.Event, at, at)
 			require.Empty(t, d.Decide(at), "those of the other host may come")
-			findings := d.Decide(at + second)
+			findings := d.Decide(at + 3*second/2)
 			require.Len(t, findings, 1)
 			require.Equal(t, heldUnseen, findings[0].Attributes[attrHeld])
 		})
