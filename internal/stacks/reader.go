@@ -39,6 +39,7 @@ type Reader struct {
 	table        *waitclass.Table
 	watched      map[uint32]*pystack.Process // nil for one without Python
 	workers      map[uint32]*worker          // of processes whose main thread waits for one
+	pauses       map[uint32]time.Time        // until then their main thread is looked at
 }
 
 // Open makes a reader. Where the stack of a thread in the kernel cannot be read, and so no
@@ -52,7 +53,7 @@ func Open(fs *procfs.FS) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{fs: fs, interpreters: pystack.New(fs), files: files, table: table, watched: map[uint32]*pystack.Process{}, workers: map[uint32]*worker{}}
+	r := &Reader{fs: fs, interpreters: pystack.New(fs), files: files, table: table, watched: map[uint32]*pystack.Process{}, workers: map[uint32]*worker{}, pauses: map[uint32]time.Time{}}
 	r.kernel, r.lacks = taskstack.Open(taskstack.Options{FS: fs})
 	return r, nil
 }

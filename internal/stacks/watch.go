@@ -103,6 +103,7 @@ func (r *Reader) Release(pid uint32) {
 	}
 	delete(r.watched, pid)
 	delete(r.workers, pid)
+	delete(r.pauses, pid)
 	r.files.Release(pid)
 }
 

@@ -5,6 +5,7 @@ package stacks
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/internal/pystack"
@@ -22,6 +23,10 @@ type worker struct {
 // goneOn is how many looks in a row must find the main thread elsewhere until it works itself: one that
 // polls for the end of its thread is elsewhere now and then.
 const goneOn = 2
+
+// turnPause is for how long after that no other thread is taken for it: one that waits for a thread in each step, such as
+// one that loads data, works itself.
+const turnPause = time.Minute
 
 // thread is the thread of a process that does its work: the main thread, as long as nothing else is known.
 func (r *Reader) thread(pid uint32) uint32 {
@@ -41,7 +46,7 @@ func (r *Reader) LookAt(pids []uint32) []procfs.ThreadLook {
 	all := r.fs.LookAt(threads)
 	for i, t := range threads {
 		if t.TID != t.PID && all[i].Err != nil { // it has ended
-			delete(r.workers, t.PID)
+			r.leave(t.PID)
 			all[i] = r.fs.LookAt([]procfs.ThreadID{{PID: t.PID, TID: t.PID}})[0]
 		}
 	}
@@ -62,8 +67,14 @@ func (r *Reader) goesOn(pid uint32) {
 	if place, err := watched.MainPlace(); err != nil || place.Calls == w.wait.Calls {
 		w.away = 0
 	} else if w.away++; w.away >= goneOn {
-		delete(r.workers, pid)
+		r.leave(pid)
 	}
+}
+
+// leave lets the main thread be looked at again, for a while at least.
+func (r *Reader) leave(pid uint32) {
+	delete(r.workers, pid)
+	r.pauses[pid] = time.Now().Add(turnPause)
 }
 
 // findWorker finds for which thread a main thread waits that joins one, or waits for what one returns. It is
@@ -71,7 +82,7 @@ func (r *Reader) goesOn(pid uint32) {
 // is the thread to look at, and true is returned.
 func (l *look) findWorker() bool {
 	main := l.main()
-	if main == nil || l.watched[l.PID] == nil || main.Wait.Class != waitclass.Lock || !l.joins(main) {
+	if main == nil || l.watched[l.PID] == nil || time.Now().Before(l.pauses[l.PID]) || main.Wait.Class != waitclass.Lock || !l.joins(main) {
 		return false
 	}
 	l.options.OnlyMain = false

@@ -22,8 +22,6 @@ from concurrent.futures import ThreadPoolExecutor
 sys.path.insert(0, sys.argv[1])
 from torch.distributed import distributed_c10d
 work = queue.Queue()
-ends = threading.Event()
-def save_checkpoint(): ends.wait()
 def sleeps():
     while True: time.sleep(0.001)
 def sums(): distributed_c10d.all_reduce()
@@ -142,7 +140,7 @@ func TestWhoWaitsForItsWorkerStandsWhereThatDoes(t *testing.T) {
 // The main thread is looked at again once it goes on.
 func TestAMainThreadThatGoesOn(t *testing.T) {
 	r := open(t)
-	pid := startThreads(t, "join", "save_checkpoint")
+	pid := startThreads(t, "join", "sleeps")
 	if pid == 0 {
 		return
 	}
@@ -161,7 +159,20 @@ func TestAMainThreadThatGoesOn(t *testing.T) {
 	look := r.LookAt([]uint32{pid})[0]
 	require.NoError(t, look.Err)
 	require.Nil(t, r.workers[pid], "the thread has ended")
-	r.workers[pid] = &worker{tid: pid}
+	waits := func() *Process {
+		for end := time.Now().Add(hosttest.Patience); ; time.Sleep(time.Millisecond) {
+			p, err := r.ReadMain(pid)
+			require.NoError(t, err)
+			if p.Turned || p.Threads[0].Wait.Class == waitclass.Lock && slices.Contains(functions(&p.Threads[0]), "join") {
+				return p
+			}
+			require.True(t, time.Now().Before(end), "%+v", p)
+		}
+	}
+	require.False(t, waits().Turned, "not at once again: it waits in each step, and works itself")
+	r.pauses[pid] = time.Now()
+	require.True(t, waits().Turned)
 	r.Release(pid)
 	require.Empty(t, r.workers)
+	require.Empty(t, r.pauses)
 }
