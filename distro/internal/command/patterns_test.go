@@ -42,9 +42,9 @@ service: {pipelines: {logs: {receivers: [otlp], processors: [rankjoin, patternde
 		require.Equal(t, exitOK, got.Code, got.Stderr)
 		return got.Stdout
 	}
-	require.Regexp(t, `(?m)^settle +1s +1s +100ms to 1m +default `, show("nccl_socket_stall"))
+	require.Regexp(t, `(?m)^settle +1500ms +1500ms +100ms to 1m +default `, show("nccl_socket_stall"))
 	tuned := show("--config", config, "17")
-	require.Regexp(t, `(?m)^settle +2s +1s +100ms to 1m +patterns::nccl_socket_stall::settle `, tuned)
+	require.Regexp(t, `(?m)^settle +2s +1500ms +100ms to 1m +patterns::nccl_socket_stall::settle `, tuned)
 	require.Regexp(t, `(?m)^facts +10m +10m `, tuned)
 	require.Regexp(t, `(?m)^init_wait +1m +1m +1s to 1h +default `, show("nccl_hang"))
 	joined := show("--config", config, "nccl_hang")
