@@ -81,6 +81,7 @@ func styles() []style {
 		{name: "with JOB_ID", id: true, env: func(j *job, rank int) []string { return append(plain(j, rank), "JOB_ID="+j.id) }},
 		{name: "without an id", env: plain},
 		{name: "launch script", id: true, script: "ls / > /dev/null; grep -q nothing /etc/hostname; python3 -u /train.py; exit $?", env: func(j *job, rank int) []string { return append(plain(j, rank), "JOB_ID="+j.id) }},
+		{name: "in a thread", id: true, env: func(j *job, rank int) []string { return append(plain(j, rank), "JOB_ID="+j.id, "TRUTH_THREAD=1") }},
 		{name: "as torchrun", env: elastic},
 		{
 			name: "as torchrun, one a pod", env: pod,

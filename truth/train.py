@@ -1,8 +1,9 @@
 """The job of the truth benchmark: a training loop of PyTorch with Gloo.
 
-Each rank reads orders from standard input, one a line, and carries one out in its main
-thread before the next step. It says "ready", "step N", "done ORDER" on standard output.
-A comment "stands: ORDER" marks the lines that the main thread is in while it carries that out,
+Each rank reads orders from standard input, one a line, and carries one out in the thread
+that trains, its main thread or another one, before the next step. It says "ready", "step N",
+"done ORDER" on standard output.
+A comment "stands: ORDER" marks the lines that this thread is in while it carries that out,
 or in which it raises what Python then displays.
 Nothing in it knows tracecore.
 """
@@ -19,6 +20,7 @@ import sys
 import threading
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 import torch.distributed as dist
@@ -35,6 +37,7 @@ if "TRUTH_LEADS" in os.environ and "LOCAL_RANK" not in os.environ:
 RANK = int(next(os.environ[name] for name in ("TRUTH_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "LOCAL_RANK") if name in os.environ))
 ALL = ("stop", "around")  # orders that all ranks carry out
 orders = queue.Queue()
+calls = queue.Queue()  # for the main thread, where another one trains
 slower = 0.0
 libc = ctypes.CDLL(None)
 libc_holding_the_gil = ctypes.PyDLL(None)
@@ -223,6 +226,13 @@ def ends_when_asked(*_):
     os._exit(0)
 
 
+def in_main_thread(call):
+    if threading.current_thread() is threading.main_thread():
+        call()
+    else:
+        calls.put(call)
+
+
 def run(order, *arguments):
     words = ("save", "read", "map", "words", "threadread", "threadmap", "threadsave", "copy", "loaderread", "loadermap", "loadermapthread", "churn", "download")
     seconds = float(arguments[0]) if arguments and order not in words else 0
@@ -271,7 +281,7 @@ def run(order, *arguments):
     elif order == "download":
         download(arguments[0])
     elif order == "handle":
-        signal.signal(signal.SIGTERM, ends_when_asked)
+        in_main_thread(lambda: signal.signal(signal.SIGTERM, ends_when_asked))
     elif order == "loader":
         in_loader(seconds)
     elif order == "program":
@@ -381,6 +391,16 @@ def main():
     say("end")
 
 
+def trains_in_a_thread():
+    """As trainers of Ray do: the main thread waits for the one that trains."""
+    with ThreadPoolExecutor(1) as pool:
+        training = pool.submit(main)
+        training.add_done_callback(lambda _: calls.put(None))
+        while call := calls.get():
+            call()
+        training.result()
+
+
 def spawned(index):
     """A rank that learns who it is after it was started."""
     sys.stdin = open(f"/proc/{os.getppid()}/fd/0")
@@ -395,5 +415,7 @@ if __name__ == "__main__":  # workers of a DataLoader import this file
         sys.stdout = open(f"{os.environ['TRUTH_FIFOS']}/{RANK}.out", "w")
     if "TRUTH_SPAWNS" in os.environ:
         torch.multiprocessing.spawn(spawned, nprocs=1)
+    elif "TRUTH_THREAD" in os.environ:
+        trains_in_a_thread()
     else:
         main()

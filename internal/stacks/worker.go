@@ -77,9 +77,17 @@ func (r *Reader) leave(pid uint32) {
 	r.pauses[pid] = time.Now().Add(turnPause)
 }
 
+// Of several threads in code of the program the one does the work that has run for most of the time: a
+// listener or a heartbeat hardly runs.
+const (
+	leastRun    = 100 * time.Millisecond
+	timesOthers = 10
+	maxWorkers  = 8 // that are asked for how long they have run
+)
+
 // findWorker finds for which thread a main thread waits that joins one, or waits for what one returns. It is
-// the only thread in code of the program, or the only one of these in a collective. From then on that
-// is the thread to look at, and true is returned.
+// the only thread in code of the program, or the only one of these in a collective, or the one of these that
+// runs. From then on that is the thread to look at, and true is returned.
 func (l *look) findWorker() bool {
 	main := l.main()
 	if main == nil || l.watched[l.PID] == nil || time.Now().Before(l.pauses[l.PID]) || main.Wait.Class != waitclass.Lock || !l.joins(main) {
@@ -100,14 +108,40 @@ func (l *look) findWorker() bool {
 			collective = append(collective, tid)
 		}
 	}
-	if len(own) > 1 {
-		own = collective
+	found := uint32(0)
+	switch {
+	case len(own) == 1:
+		found = own[0]
+	case len(collective) == 1:
+		found = collective[0]
+	case len(collective) == 0 && len(own) <= maxWorkers:
+		found = l.busiest(own)
 	}
-	if len(own) != 1 {
+	if found == 0 {
 		return false
 	}
-	l.workers[l.PID] = &worker{tid: own[0], wait: main.Place}
+	l.workers[l.PID] = &worker{tid: found, wait: main.Place}
 	return true
+}
+
+// busiest is the thread that has run for many times as long as each other, 0 for none.
+func (l *look) busiest(threads []uint32) (found uint32) {
+	var most, second time.Duration
+	for _, tid := range threads {
+		turns, err := l.fs.ThreadTurns(l.PID, tid)
+		switch {
+		case err != nil:
+			return 0
+		case turns.Ran > most:
+			found, most, second = tid, turns.Ran, most
+		default:
+			second = max(second, turns.Ran)
+		}
+	}
+	if most < leastRun || most < timesOthers*second {
+		return 0
+	}
+	return found
 }
 
 // joins reports whether a thread waits for another of its process, by its frames: in a function of Python's own

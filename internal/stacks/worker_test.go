@@ -17,13 +17,16 @@ import (
 
 // inThreads does its work in threads, as its arguments say, and waits for them in the first argument.
 const inThreads = `
-import queue, sys, threading, time
+import os, queue, sys, threading, time
 from concurrent.futures import ThreadPoolExecutor
 sys.path.insert(0, sys.argv[1])
 from torch.distributed import distributed_c10d
 work = queue.Queue()
 def sleeps():
     while True: time.sleep(0.001)
+def listens(): os.read(os.pipe()[0], 1)
+def computes():
+    while True: sum(range(100))
 def sums(): distributed_c10d.all_reduce()
 def consumes(): work.get()
 def train(does): globals()[does]()
@@ -73,6 +76,7 @@ func TestWhoWaitsForItsWorkerStandsWhereThatDoes(t *testing.T) {
 		"one in a collective":                         {[]string{"join", "sums"}, "sums", waitclass.Collective},
 		"one in a collective, and one elsewhere":      {[]string{"join", "sums", "sleeps"}, "sums", waitclass.Collective},
 		"one that works, and one that waits for work": {[]string{"join", "sleeps", "consumes"}, "sleeps", waitclass.OwnCode},
+		"one that runs, and one that hardly does":     {[]string{"join", "listens", "computes"}, "computes", waitclass.OwnCode},
 		"two that work":                               {[]string{"join", "sleeps", "sleeps"}, "", ""},
 		"two in a collective":                         {[]string{"join", "sums", "sums"}, "", ""},
 		"none but one that waits for work":            {[]string{"join", "consumes"}, "", ""},
