@@ -41,12 +41,18 @@ type known struct {
 	held  traceStop
 	polls bool // its main thread, when last looked into
 
-	unserved int // looks in a row after which it was not known whether it, and who serves it, have a CPU
+	alone    time.Time // since then its main thread has ended, and others live; zero: not so
+	unserved int       // looks in a row after which it was not known whether it, and who serves it, have a CPU
 
 	nccl   *atomic.Bool
 	tries  int
 	nextAt int // round of the next look for NCCL
 }
+
+// aloneFor is for how long looks must find other threads alive until the main thread alone has ended. A thread
+// that was told to end has taken the signal from its mask a moment before it is marked as one that ends
+// (get_signal, kernel/signal.c): on a busy machine a look may find it there.
+const aloneFor = 500 * time.Millisecond
 
 // New makes a reader of a proc file system.
 func New(fs *procfs.FS) *Reader {
@@ -70,8 +76,12 @@ func (r *Reader) Read(p identity.Process, libraries bool) Process {
 	case stat.State == traced:
 		out.State = r.holds(p.PID, k)
 	case out.State == socketstall.Zombie:
-		ending, err := r.fs.Ending(p.PID)
-		out.Ending = ending || err != nil
+		if ending, err := r.fs.Ending(p.PID); ending || err != nil {
+			k.alone = time.Time{}
+		} else if k.alone.IsZero() {
+			k.alone = r.clock()
+		}
+		out.Ending = k.alone.IsZero() || r.clock().Sub(k.alone) < aloneFor
 	}
 	if main, err := r.fs.ThreadStat(p.PID, p.PID); err == nil {
 		out.MainCPU = main.CPU
