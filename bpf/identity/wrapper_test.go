@@ -159,6 +159,19 @@ func TestAWrapperPassesTheEndOfItsChildOn(t *testing.T) {
 	}
 }
 
+// childOf is the child that the end of a process names, nil for none, after these lines.
+func childOf(t *testing.T, pid uint32, lines ...signalledLine) (got *Child) {
+	t.Helper()
+	tracker := &Tracker{proc: newReader(t.TempDir()), table: newTable(100, DefaultRetention), host: "n1"}
+	tracker.launches = newLaunches(func(e Exit) {
+		if e.PID == pid {
+			got = e.Child
+		}
+	}, nobody)
+	playInto(tracker, lines)
+	return got
+}
+
 func TestARankThatEndsAfterAChildCrashedNamesIt(t *testing.T) {
 	rank := func(at float64, status uint32) []signalledLine {
 		return []signalledLine{{line: line{at: 0, does: "exec", pid: 10, parent: 1, comm: "python3", environ: rank3()}}, {line: line{at: at, does: "exit", pid: 10, parent: 1, status: status, comm: "python3"}}}
@@ -193,16 +206,8 @@ func TestARankThatEndsAfterAChildCrashedNamesIt(t *testing.T) {
 		"the rank crashes, too":           {worker(20, 11, nil), 21, 11, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tracker := &Tracker{proc: newReader(t.TempDir()), table: newTable(100, DefaultRetention), host: "n1"}
-			var got *Child
-			tracker.launches = newLaunches(func(e Exit) {
-				if e.PID == 10 {
-					got = e.Child
-				}
-			}, nobody)
 			life := rank(tc.at, tc.status)
-			playInto(tracker, []signalledLine{life[0], tc.worker, life[1]})
-			require.Equal(t, tc.want, got)
+			require.Equal(t, tc.want, childOf(t, 10, life[0], tc.worker, life[1]))
 		})
 	}
 }
@@ -222,18 +227,11 @@ func TestATimeoutNamesTheChildThatItEnded(t *testing.T) {
 		"a script ends its helpers": {"bash", 10, 1 << 8, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tracker := &Tracker{proc: newReader(t.TempDir()), table: newTable(100, DefaultRetention), host: "n1"}
-			var got *Child
-			tracker.launches = newLaunches(func(e Exit) {
-				if e.PID == 10 {
-					got = e.Child
-				}
-			}, nobody)
 			asked := &signals{asked: asked{sent: sent{signal: sigTERM, pid: tc.by, startNS: scriptNS(0), timeNS: scriptNS(60)}}}
-			playInto(tracker, []signalledLine{
+			got := childOf(t, 10, []signalledLine{
 				{line: line{0, "exec", 10, 1, 0, tc.comm, rank3()}}, {line: line{0.1, "exec", 20, 10, 0, "torch", rank3()}},
 				{line: line{60, "exit", 20, 10, sigTERM, "torch", nil}, signals: asked}, {line: line{60.01, "exit", 10, 1, tc.status, tc.comm, nil}},
-			})
+			}...)
 			if require.Equal(t, tc.want, got != nil); tc.want {
 				require.Equal(t, []any{uint32(20), sigTERM, uint32(10)}, []any{got.PID, got.Signal, got.By.PID})
 			}
@@ -245,18 +243,11 @@ func TestATimeoutNamesTheChildThatItEnded(t *testing.T) {
 // kills did not.
 func TestAChildThatItsRanksWrapperKilledIsNamed(t *testing.T) {
 	for sender, want := range map[uint32]bool{10: true, 30: false} {
-		tracker := &Tracker{proc: newReader(t.TempDir()), table: newTable(100, DefaultRetention), host: "n1"}
-		var got *Child
-		tracker.launches = newLaunches(func(e Exit) {
-			if e.PID == 11 {
-				got = e.Child
-			}
-		}, nobody)
 		by := &signals{asked: asked{sent: sent{signal: 9, pid: sender, startNS: scriptNS(0), timeNS: scriptNS(20)}}}
-		playInto(tracker, []signalledLine{
+		got := childOf(t, 11, []signalledLine{
 			{line: line{0, "exec", 10, 1, 0, "bash", rank3()}}, {line: line{0, "exec", 30, 1, 0, "python3", []string{"RANK=4", "WORLD_SIZE=8", "JOB_ID=job"}}},
 			{line: line{1, "exec", 11, 10, 0, "python3", rank3()}}, {line: line{20, "exit", 12, 11, 9, "pt_data_worker", nil}, signals: by}, {line: line{25, "exit", 11, 10, 1 << 8, "python3", nil}},
-		})
+		}...)
 		require.Equal(t, want, got != nil, "process %d", sender)
 		if want {
 			require.Equal(t, []any{RelationRank, sender}, []any{got.By.Relation, got.By.PID})

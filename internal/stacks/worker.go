@@ -24,8 +24,8 @@ type worker struct {
 // polls for the end of its thread is elsewhere now and then.
 const goneOn = 2
 
-// turnPause is for how long after that no other thread is taken for it: one that waits for a thread in each step, such as
-// one that loads data, works itself.
+// turnPause is for how long after that no other thread is taken for it. A main thread that waits in each step for one
+// that loads data works itself.
 const turnPause = time.Minute
 
 // thread is the thread of a process that does its work: the main thread, as long as nothing else is known.
@@ -86,7 +86,7 @@ const (
 )
 
 // findWorker finds for which thread a main thread waits that joins one, or waits for what one returns. It is
-// the only thread in code of the program, or the only one of these in a collective, or the one of these that
+// the only thread in code of the program. Of several it is the only one in a collective, or the one that
 // runs. From then on that is the thread to look at, and true is returned.
 func (l *look) findWorker() bool {
 	main := l.main()
