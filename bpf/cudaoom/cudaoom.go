@@ -16,6 +16,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/internal/room"
 	"github.com/tracecoreai/tracecore/bpf/internal/standin"
 	"github.com/tracecoreai/tracecore/bpf/internal/uprobe"
+	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
@@ -86,7 +87,7 @@ func openConfined(opts Options, confined func(size uint64) (survived bool, err e
 // once, and detaches it from files that none of them has any more. A uprobe belongs to a
 // file: other processes that map it are seen too, also those that begin to. Call it again
 // now and then: it also forgets threads that have ended, where there are many.
-func (p *Probe) Watch(processes []Process) (Watched, error) {
+func (p *Probe) Watch(processes []probe.Process) (probe.Watched, error) {
 	watched, err := p.watch.Watch(processes)
 	if now := time.Now(); err == nil && now.Sub(p.tidied) >= tidying {
 		p.tidied = now

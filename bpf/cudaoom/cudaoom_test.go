@@ -42,7 +42,7 @@ func TestUnknownRungIsAnError(t *testing.T) {
 func TestRefusalOfEachFunctionIsReported(t *testing.T) {
 	p := open(t, Options{})
 	j := job(t, install(t, fakejob.Functions()...))
-	require.Equal(t, Watched{Libraries: 1}, watch(t, p, j))
+	require.Equal(t, probe.Watched{Libraries: 1}, watch(t, p, j))
 	for _, tc := range []struct {
 		call   fakejob.Call
 		name   string
@@ -121,7 +121,7 @@ func TestSuccessOfAnotherProcessTakesNothingBack(t *testing.T) {
 	p := open(t, Options{})
 	library := install(t)
 	one, other := job(t, library), job(t, library)
-	require.Equal(t, Watched{Libraries: 1}, watch(t, p, one, other))
+	require.Equal(t, probe.Watched{Libraries: 1}, watch(t, p, one, other))
 	require.NoError(t, one.Do(fakejob.Malloc(gib, fakejob.OutOfMemory)))
 	require.NoError(t, other.Do(fakejob.Malloc(gib, fakejob.Success)))
 	require.Equal(t, one.PID(), next(t, p).PID)

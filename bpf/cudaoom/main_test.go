@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tracecoreai/tracecore/bpf/cudaoom/fakejob"
+	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 )
@@ -64,16 +65,16 @@ func comm(t testing.TB, j *fakejob.Job) string {
 	return strings.TrimSpace(string(name))
 }
 
-func processes(jobs ...*fakejob.Job) []Process {
-	list := make([]Process, len(jobs))
+func processes(jobs ...*fakejob.Job) []probe.Process {
+	list := make([]probe.Process, len(jobs))
 	for i, j := range jobs {
-		list[i] = Process{PID: j.PID()}
+		list[i] = probe.Process{PID: j.PID()}
 	}
 	return list
 }
 
 // watch has the probe look at jobs, without trouble.
-func watch(t testing.TB, p *Probe, jobs ...*fakejob.Job) Watched {
+func watch(t testing.TB, p *Probe, jobs ...*fakejob.Job) probe.Watched {
 	t.Helper()
 	w, err := p.Watch(processes(jobs...))
 	require.NoError(t, err)

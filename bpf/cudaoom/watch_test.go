@@ -13,6 +13,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/cudaoom/fakejob"
 	"github.com/tracecoreai/tracecore/bpf/internal/uprobe"
+	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 )
 
@@ -20,16 +21,16 @@ func TestLibraryIsDetachedWhenItsLastProcessIsGone(t *testing.T) {
 	p := open(t, Options{})
 	library := install(t)
 	first, second := job(t, library), job(t, library)
-	require.Equal(t, Watched{Libraries: 1}, watch(t, p, first, second))
+	require.Equal(t, probe.Watched{Libraries: 1}, watch(t, p, first, second))
 	require.NoError(t, first.Close())
-	require.Equal(t, Watched{Libraries: 1}, watch(t, p, second))
+	require.Equal(t, probe.Watched{Libraries: 1}, watch(t, p, second))
 	require.NoError(t, second.Do(fakejob.Malloc(gib, fakejob.OutOfMemory)))
 	require.Equal(t, second.PID(), next(t, p).PID)
 
-	require.Equal(t, Watched{}, watch(t, p))
+	require.Equal(t, probe.Watched{}, watch(t, p))
 	require.NoError(t, second.Do(fakejob.Malloc(gib, fakejob.OutOfMemory)))
 	nothing(t, p)
-	require.Equal(t, Watched{Libraries: 1}, watch(t, p, second), "and found again")
+	require.Equal(t, probe.Watched{Libraries: 1}, watch(t, p, second), "and found again")
 	require.NoError(t, second.Do(fakejob.Malloc(gib, fakejob.OutOfMemory)))
 	require.Equal(t, second.PID(), next(t, p).PID)
 }
@@ -38,7 +39,7 @@ func TestLibraryIsDetachedWhenItsLastProcessIsGone(t *testing.T) {
 func TestEachLibraryIsAttachedOnItsOwn(t *testing.T) {
 	p := open(t, Options{})
 	one, other := job(t, install(t)), job(t, install(t))
-	require.Equal(t, Watched{Libraries: 2}, watch(t, p, one, other))
+	require.Equal(t, probe.Watched{Libraries: 2}, watch(t, p, one, other))
 	for _, j := range []*fakejob.Job{one, other} {
 		require.NoError(t, j.Do(fakejob.Malloc(gib, fakejob.OutOfMemory)))
 		require.Equal(t, j.PID(), next(t, p).PID)
@@ -62,7 +63,7 @@ func TestLibraryThatWasReplacedIsStillWatched(t *testing.T) {
 	j := job(t, library)
 	require.NoError(t, os.Remove(library))
 	require.NoError(t, os.WriteFile(library, []byte("not a library"), 0o644))
-	require.Equal(t, Watched{Libraries: 1}, watch(t, p, j))
+	require.Equal(t, probe.Watched{Libraries: 1}, watch(t, p, j))
 	require.NoError(t, j.Do(fakejob.Create(2<<20, 0, fakejob.OutOfMemory)))
 	require.Equal(t, MemCreate, next(t, p).Function)
 }
@@ -70,13 +71,13 @@ func TestLibraryThatWasReplacedIsStillWatched(t *testing.T) {
 func TestLibrariesBeyondTheLimitAreCountedAndHadWhenThereIsRoom(t *testing.T) {
 	p := open(t, Options{MaxLibraries: 1})
 	first := job(t, install(t))
-	require.Equal(t, Watched{Libraries: 1}, watch(t, p, first))
+	require.Equal(t, probe.Watched{Libraries: 1}, watch(t, p, first))
 	second := job(t, install(t))
 	for range 3 {
-		require.Equal(t, Watched{Libraries: 1, Over: 1}, watch(t, p, first, second))
+		require.Equal(t, probe.Watched{Libraries: 1, Over: 1}, watch(t, p, first, second))
 	}
 	watch(t, p, second) // the first is gone
-	require.Equal(t, Watched{Libraries: 1}, watch(t, p, second))
+	require.Equal(t, probe.Watched{Libraries: 1}, watch(t, p, second))
 	require.NoError(t, second.Do(fakejob.Malloc(gib, fakejob.OutOfMemory)))
 	require.Equal(t, second.PID(), next(t, p).PID)
 }
@@ -84,7 +85,7 @@ func TestLibrariesBeyondTheLimitAreCountedAndHadWhenThereIsRoom(t *testing.T) {
 func TestDriverWithoutTheNewerFunctionsIsWatchedAllTheSame(t *testing.T) {
 	p := open(t, Options{})
 	j := job(t, install(t, "cuMemAlloc_v2", "cuMemAllocManaged"))
-	require.Equal(t, Watched{Libraries: 1}, watch(t, p, j))
+	require.Equal(t, probe.Watched{Libraries: 1}, watch(t, p, j))
 	require.NoError(t, j.Do(fakejob.Malloc(gib, fakejob.OutOfMemory)))
 	require.Equal(t, MemAlloc, next(t, p).Function)
 }
@@ -136,10 +137,10 @@ func BenchmarkWatch(b *testing.B) {
 			var attaching, looking, detaching time.Duration
 			for b.Loop() {
 				p := open(b, Options{})
-				attaching += took(func() { require.Equal(b, Watched{Libraries: 1}, watch(b, p, jobs...)) })
+				attaching += took(func() { require.Equal(b, probe.Watched{Libraries: 1}, watch(b, p, jobs...)) })
 				b.ReportMetric(float64(2*len(entries())), "uprobes")
 				looking += took(func() { watch(b, p, jobs...) })
-				detaching += took(func() { require.Equal(b, Watched{}, watch(b, p)) })
+				detaching += took(func() { require.Equal(b, probe.Watched{}, watch(b, p)) })
 				require.NoError(b, p.Close())
 			}
 			for name, spent := range map[string]time.Duration{"ms/attach": attaching, "ms/look": looking, "ms/detach": detaching} {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/internal/uprobe"
+	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 )
 
@@ -82,4 +83,6 @@ const keep = 60
 // fails at its start is often started again. A uprobe belongs to a
 // file: other processes that map it are seen too, also those that begin to. Call it again
 // now and then. An interpreter of a version that is not known has failed, by name.
-func (p *Probe) Watch(processes []Process) (Watched, error) { return p.watch.Watch(processes) }
+func (p *Probe) Watch(processes []probe.Process) (probe.Watched, error) {
+	return p.watch.Watch(processes)
+}

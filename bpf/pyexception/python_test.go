@@ -21,6 +21,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/internal/privtest"
 	"github.com/tracecoreai/tracecore/internal/procfs"
@@ -105,11 +106,11 @@ func (j *job) run(t testing.TB) (status int) {
 	return j.cmd.ProcessState.ExitCode()
 }
 
-func watch(t testing.TB, p *Probe, jobs ...*job) Watched {
+func watch(t testing.TB, p *Probe, jobs ...*job) probe.Watched {
 	t.Helper()
-	list := make([]Process, len(jobs))
+	list := make([]probe.Process, len(jobs))
 	for i, j := range jobs {
-		list[i] = Process{PID: j.pid}
+		list[i] = probe.Process{PID: j.pid}
 	}
 	for deadline := time.Now().Add(hosttest.Patience); ; {
 		w, err := p.Watch(list)

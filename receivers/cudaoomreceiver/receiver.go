@@ -2,9 +2,6 @@ package cudaoomreceiver
 
 import (
 	"context"
-	"errors"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/collector/consumer"
@@ -23,8 +20,7 @@ import (
 // source delivers refusals: the cudaoom probe, or a test's fake.
 type source interface {
 	probereceiver.Source
-	Watch([]cudaoom.Process) (cudaoom.Watched, error)
-	Read(*cudaoom.Event) error
+	probereceiver.Watcher[cudaoom.Event]
 }
 
 // pendingExits is how many exits may wait to be looked at; one that finds no room
@@ -42,7 +38,7 @@ type cudaOOM struct {
 	judge     *judge
 	ticks     probereceiver.Ticks
 	resolver  identity.Resolver
-	watched   atomic.Pointer[cudaoom.Watched]
+	libraries *probereceiver.Libraries
 	events    chan *cudaoom.Event
 	exits     chan uint32
 }
@@ -62,8 +58,12 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 		events:  make(chan *cudaoom.Event), exits: make(chan uint32, pendingExits),
 	}
 	o.judge = newJudge(config.Settle, o.domain)
-	o.watched.Store(&cudaoom.Watched{})
-	if err := o.observe(); err != nil {
+	o.libraries = &probereceiver.Libraries{
+		Ranks: o.ranks, Ticks: around.ticks, Interval: config.ScanInterval, Logger: settings.Logger,
+		Unseen: "refusals of GPU memory to some processes go unseen", Skipped: telemetry.ReceiverCudaoomProcessesSkipped,
+	}
+	if err := o.libraries.Observe(telemetry.RegisterReceiverCudaoomLibrariesCallback, telemetry.RegisterReceiverCudaoomLibrariesFailedCallback,
+		telemetry.RegisterReceiverCudaoomLibrariesSkippedCallback); err != nil {
 		return nil, err
 	}
 	losses := metadata.NewLogsBuilder(config.LogsBuilderConfig, settings)
@@ -87,26 +87,16 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 	}).Receiver(out), nil
 }
 
-// observe makes what came out of the last look for libraries metrics.
-func (o *cudaOOM) observe() error {
-	t := o.telemetry
-	return errors.Join(
-		probereceiver.Observe(t.RegisterReceiverCudaoomLibrariesCallback, func() int64 { return int64(o.watched.Load().Libraries) }),
-		probereceiver.Observe(t.RegisterReceiverCudaoomLibrariesFailedCallback, func() int64 { return int64(o.watched.Load().Failed) }),
-		probereceiver.Observe(t.RegisterReceiverCudaoomLibrariesSkippedCallback, func() int64 { return int64(o.watched.Load().Over) }),
-	)
-}
-
 // use looks for libraries and reads events until the probe is closed or broken.
 func (o *cudaOOM) use(ctx context.Context, s source) error {
-	ctx, stop := context.WithCancel(ctx)
-	var scanner sync.WaitGroup
-	scanner.Go(func() { o.scan(ctx, s) })
-	err := probereceiver.Events(s.Read, func(e *cudaoom.Event) { o.events <- e })
-	stop()
-	scanner.Wait()
-	o.watched.Store(&cudaoom.Watched{})
-	return err
+	return probereceiver.Watch(ctx, o.libraries, s, func(e *cudaoom.Event) { o.events <- e })
+}
+
+// ranks are those whose libraries are watched.
+func (o *cudaOOM) ranks(ctx context.Context) []identity.Process {
+	ranks, over := probereceiver.Oldest(o.resolver, o.config.MaxProcesses)
+	o.telemetry.ReceiverCudaoomProcessesSkipped.Add(ctx, int64(over))
+	return ranks
 }
 
 // work judges what is read until no more comes.

@@ -27,15 +27,15 @@ var start = probereceivertest.Start
 // fakeSource delivers the events a test gives it and hears what is to be watched.
 type fakeSource struct {
 	*probereceivertest.EventSource[cudaoom.Event]
-	watches chan []cudaoom.Process
+	watches chan []probe.Process
 }
 
-func (f *fakeSource) Watch(processes []cudaoom.Process) (cudaoom.Watched, error) {
+func (f *fakeSource) Watch(processes []probe.Process) (probe.Watched, error) {
 	select {
 	case <-f.Closed:
-		return cudaoom.Watched{}, probe.ErrClosed
+		return probe.Watched{}, probe.ErrClosed
 	case f.watches <- processes:
-		return cudaoom.Watched{Libraries: 4, Over: 5, Failed: 6, Unreadable: 7, Err: errors.New("libcuda of process 7 is damaged")}, nil
+		return probe.Watched{Libraries: 4, Over: 5, Failed: 6, Unreadable: 7, Err: errors.New("libcuda of process 7 is damaged")}, nil
 	}
 }
 
@@ -56,7 +56,7 @@ func newBench(t *testing.T) *bench {
 
 func (b *bench) factory(ticks probereceiver.Ticks) receiver.Factory {
 	return newFactory(surroundings{ticks: ticks, open: func(*Config) (source, error) {
-		b.source = &fakeSource{probereceivertest.NewEventSource[cudaoom.Event](), make(chan []cudaoom.Process, 100)}
+		b.source = &fakeSource{probereceivertest.NewEventSource[cudaoom.Event](), make(chan []probe.Process, 100)}
 		return b.source, b.Open()
 	}})
 }
@@ -194,7 +194,7 @@ func TestLibrariesOfTheRanksAreLookedForAgainAndAgain(t *testing.T) {
 	b.config.MaxProcesses = 2
 	b.Resolver.Know(identity.Process{PID: 99, StartTime: start}, identity.Process{PID: 44, StartTime: start}, identity.Process{PID: 42, StartTime: start})
 	b.start(t)
-	want := []cudaoom.Process{{PID: 42, Start: start}, {PID: 44, Start: start}}
+	want := []probe.Process{{PID: 42, Start: start}, {PID: 44, Start: start}}
 	require.Equal(t, want, <-b.source.watches, "at once, and no more than are allowed")
 	b.Tick(t, b.config.ScanInterval, time.Time{})
 	require.Equal(t, want, <-b.source.watches)

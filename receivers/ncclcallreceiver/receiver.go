@@ -47,7 +47,7 @@ type ncclCall struct {
 	proc       *activity.Reader
 	ticks      probereceiver.Ticks
 	resolver   identity.Resolver
-	watched    atomic.Pointer[ncclcall.Watched]
+	libraries  *probereceiver.Libraries
 	candidates atomic.Pointer[map[uint32]identity.Process] // that may be ranks, at the last look
 	events     chan *ncclcall.Event
 	scans      chan *ncclcall.Scan
@@ -56,7 +56,7 @@ type ncclCall struct {
 	learned    *learned.Memory[activity.Memory]
 
 	communicators, unknown, refused, limit, limitedProcesses atomic.Int64 // of the last scan
-	unseenProcesses                                          atomic.Int64 // of the last look
+	unknownLibraries, unseenProcesses                        atomic.Int64 // of the last look
 }
 
 func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs, around surroundings) (receiver.Logs, error) {
@@ -76,7 +76,10 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 	}
 	r.proc = activity.New(procfs.Open(""))
 	r.standstill.does, r.standstill.meets = r.does, r.meets
-	r.watched.Store(&ncclcall.Watched{})
+	r.libraries = &probereceiver.Libraries{
+		Ranks: r.watched, Ticks: around.ticks, Interval: config.LookInterval, Logger: settings.Logger,
+		Unseen: "calls of NCCL of some processes go unseen, or without their rank", Skipped: telemetry.ReceiverNcclcallProcessesSkipped,
+	}
 	if err := r.observe(); err != nil {
 		return nil, err
 	}
@@ -106,10 +109,8 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 func (r *ncclCall) observe() error {
 	t := r.telemetry
 	return errors.Join(
-		probereceiver.Observe(t.RegisterReceiverNcclcallLibrariesCallback, func() int64 { return int64(r.watched.Load().Libraries) }),
-		probereceiver.Observe(t.RegisterReceiverNcclcallLibrariesFailedCallback, func() int64 { return int64(r.watched.Load().Failed) }),
-		probereceiver.Observe(t.RegisterReceiverNcclcallLibrariesSkippedCallback, func() int64 { return int64(r.watched.Load().Over) }),
-		probereceiver.Observe(t.RegisterReceiverNcclcallLibrariesUnknownCallback, func() int64 { return int64(r.watched.Load().Unknown) }),
+		r.libraries.Observe(t.RegisterReceiverNcclcallLibrariesCallback, t.RegisterReceiverNcclcallLibrariesFailedCallback, t.RegisterReceiverNcclcallLibrariesSkippedCallback),
+		probereceiver.Observe(t.RegisterReceiverNcclcallLibrariesUnknownCallback, r.unknownLibraries.Load),
 		probereceiver.Observe(t.RegisterReceiverNcclcallCommunicatorsCallback, r.communicators.Load),
 		probereceiver.Observe(t.RegisterReceiverNcclcallCommunicatorsUnidentifiedCallback, r.unknown.Load),
 		probereceiver.Observe(t.RegisterReceiverNcclcallCallsRefusedCallback, r.refused.Load),
@@ -122,19 +123,20 @@ func (r *ncclCall) observe() error {
 // use looks for libraries, scans and reads events until the probe is closed or broken.
 func (r *ncclCall) use(ctx context.Context, s source) error {
 	ctx, stop := context.WithCancel(ctx)
+	search := search{source: s, r: r, seen: make(chan struct{}, 1)}
 	var beside sync.WaitGroup
 	var broken error
-	beside.Go(func() { r.search(ctx, s) })
+	beside.Go(func() { search.askUnseen(ctx) })
 	beside.Go(func() {
 		if broken = r.scan(ctx, s); broken != nil {
 			_ = s.Close() // so that the reader of events returns
 		}
 	})
-	err := probereceiver.Events(s.Read, func(e *ncclcall.Event) { r.events <- e })
+	err := probereceiver.Watch(ctx, r.libraries, search, func(e *ncclcall.Event) { r.events <- e })
 	stop()
 	beside.Wait()
 	r.proc.Wait()
-	r.watched.Store(&ncclcall.Watched{})
+	r.unknownLibraries.Store(0)
 	if broken != nil {
 		return broken
 	}

@@ -4,44 +4,49 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
-	"github.com/tracecoreai/tracecore/bpf/ncclcall"
 	"github.com/tracecoreai/tracecore/bpf/probe"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 )
 
-// search looks for the libraries of the ranks until ctx ends or the probe is closed. Beside it, files
-// of ranks are searched for what is not seen: a mount that is slow to answer delays no attaching.
-func (r *ncclCall) search(ctx context.Context, s source) {
-	ask := make(chan struct{}, 1)
-	var asking sync.WaitGroup
-	asking.Go(func() {
-		for range ask {
-			r.askUnseen(ctx, s)
-		}
-	})
-	defer asking.Wait()
-	defer close(ask)
-	probereceiver.Search(ctx, r.ticks, r.config.LookInterval, r.settings.Logger, "calls of NCCL of some processes go unseen, or without their rank", func() error {
-		watched, err := s.Watch(r.processes(ctx))
-		if errors.Is(err, probe.ErrClosed) {
-			return err
-		}
-		r.watched.Store(&watched)
-		r.telemetry.ReceiverNcclcallProcessesSkipped.Add(ctx, int64(watched.Unreadable))
-		select {
-		case ask <- struct{}{}:
-		default: // it is about to be asked
-		}
-		return errors.Join(watched.Err, watched.Layout, err)
-	})
+// search is a source whose looks for libraries are followed by one for what is not seen.
+type search struct {
+	source
+	r    *ncclCall
+	seen chan struct{} // filled after each look for libraries
 }
 
-// processes are those of the ranks, the lowest numbers first: the oldest. Then those that may be
-// ranks and do not say so.
-func (r *ncclCall) processes(ctx context.Context) []ncclcall.Process {
+// Watch has the libraries of processes watched.
+func (s search) Watch(processes []probe.Process) (probe.Watched, error) {
+	watched, err := s.source.Watch(processes)
+	if errors.Is(err, probe.ErrClosed) {
+		return watched.Watched, err
+	}
+	s.r.unknownLibraries.Store(int64(watched.Unknown))
+	select {
+	case s.seen <- struct{}{}:
+	default: // it is about to be asked
+	}
+	return watched.Watched, errors.Join(watched.Layout, err)
+}
+
+// askUnseen searches files of ranks for what is not seen, after each look for libraries and beside
+// the next: a mount that is slow to answer delays no attaching.
+func (s search) askUnseen(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.seen:
+			s.r.askUnseen(ctx, s.source)
+		}
+	}
+}
+
+// watched are the ranks, the lowest numbers first: the oldest. Then those that may be ranks and
+// do not say so.
+func (r *ncclCall) watched(ctx context.Context) []identity.Process {
 	unranked, more := r.besideRanks(r.config.MaxProcesses)
 	ranks, over := probereceiver.Oldest(r.resolver, r.config.MaxProcesses-len(unranked))
 	r.telemetry.ReceiverNcclcallProcessesSkipped.Add(ctx, int64(over+more))
@@ -50,15 +55,7 @@ func (r *ncclCall) processes(ctx context.Context) []ncclcall.Process {
 		candidates[p.PID] = p
 	}
 	r.candidates.Store(&candidates)
-	return watchedOf(slices.Concat(ranks, unranked))
-}
-
-func watchedOf(list []identity.Process) []ncclcall.Process {
-	processes := make([]ncclcall.Process, len(list))
-	for i, p := range list {
-		processes[i] = ncclcall.Process{PID: p.PID, Start: p.StartTime, Owner: p.Domain}
-	}
-	return processes
+	return slices.Concat(ranks, unranked)
 }
 
 // scan reads where the communicators stand at each tick, until ctx ends or the probe is

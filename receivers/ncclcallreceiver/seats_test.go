@@ -32,7 +32,7 @@ func seated(t *testing.T, processes ...identity.Process) (*ncclCall, *strangers)
 	require.NoError(t, err)
 	t.Cleanup(telemetry.Shutdown)
 	r := &ncclCall{config: b.config, resolver: s, telemetry: telemetry}
-	r.processes(t.Context())
+	r.watched(t.Context())
 	return r, s
 }
 
@@ -80,19 +80,19 @@ func TestProcessesWithoutARankAreWatchedAfterTheRanks(t *testing.T) {
 	r, s := seated(t, stranger(9), stranger(7))
 	s.Know(identity.Process{PID: 42, StartTime: start, Rank: 1, WorldSize: 2})
 	r.config.MaxProcesses = 2
-	require.Equal(t, []ncclcall.Process{{PID: 42, Start: start}, {PID: 7, Start: start}}, r.processes(t.Context()))
+	require.Equal(t, []uint32{42, 7}, pids(r.watched(t.Context())))
 	s.Know(identity.Process{PID: 42, WorldSize: 2}, identity.Process{PID: 43, WorldSize: 2}, identity.Process{PID: 44, WorldSize: 2})
-	require.Equal(t, []uint32{42, 43}, pids(r.processes(t.Context())), "no room is left")
+	require.Equal(t, []uint32{42, 43}, pids(r.watched(t.Context())), "no room is left")
 	for i := range s.processes {
 		s.processes[i].Domain = "user 2"
 	}
-	require.Equal(t, []uint32{42, 7}, pids(r.processes(t.Context())), "another user's ranks take none of it")
+	require.Equal(t, []uint32{42, 7}, pids(r.watched(t.Context())), "another user's ranks take none of it")
 	r.resolver = &s.Resolver // of a collector whose extension knows none
-	require.Equal(t, []uint32{42, 43}, pids(r.processes(t.Context())))
+	require.Equal(t, []uint32{42, 43}, pids(r.watched(t.Context())))
 	r.seat(&ncclcall.Scan{}, &look{})
 }
 
-func pids(list []ncclcall.Process) (all []uint32) {
+func pids(list []identity.Process) (all []uint32) {
 	for _, p := range list {
 		all = append(all, p.PID)
 	}

@@ -103,7 +103,7 @@ func (r *ncclCall) askUnseen(ctx context.Context, s source) {
 		of[p.PID] = p
 	}
 	var found []sight
-	for _, one := range s.Unseen(watchedOf(ranks)) {
+	for _, one := range s.Unseen(probereceiver.Watched(ranks)) {
 		found = append(found, sight{of[one.PID], one})
 	}
 	select {

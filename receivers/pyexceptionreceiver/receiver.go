@@ -2,9 +2,6 @@ package pyexceptionreceiver
 
 import (
 	"context"
-	"errors"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/collector/consumer"
@@ -22,8 +19,7 @@ import (
 // source delivers exceptions: the pyexception probe, or a test's fake.
 type source interface {
 	probereceiver.Source
-	Watch([]pyexception.Process) (pyexception.Watched, error)
-	Read(*pyexception.Event) error
+	probereceiver.Watcher[pyexception.Event]
 }
 
 // pendingExits is how many exits may wait to be looked at; of one that finds no room, its
@@ -40,7 +36,7 @@ type exceptions struct {
 	out       *outbox.Outbox[plog.Logs]
 	ticks     probereceiver.Ticks
 	resolver  identity.Resolver
-	watched   atomic.Pointer[pyexception.Watched]
+	libraries *probereceiver.Libraries
 	events    chan *pyexception.Event
 	exits     chan identity.Exit
 	displays  *displays
@@ -61,8 +57,12 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 		convert: newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), record.ThisHost()),
 		events:  make(chan *pyexception.Event), exits: make(chan identity.Exit, pendingExits),
 	}
-	x.watched.Store(&pyexception.Watched{})
-	if err := x.observe(); err != nil {
+	x.libraries = &probereceiver.Libraries{
+		Ranks: x.ranks, Ticks: around.ticks, Interval: config.ScanInterval, Logger: settings.Logger,
+		Unseen: "exceptions of some processes go unseen", Skipped: telemetry.ReceiverPyexceptionProcessesSkipped,
+	}
+	if err := x.libraries.Observe(telemetry.RegisterReceiverPyexceptionInterpretersCallback, telemetry.RegisterReceiverPyexceptionInterpretersFailedCallback,
+		telemetry.RegisterReceiverPyexceptionInterpretersSkippedCallback); err != nil {
 		return nil, err
 	}
 	losses := metadata.NewLogsBuilder(config.LogsBuilderConfig, settings)
@@ -86,16 +86,6 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 	}).Receiver(out), nil
 }
 
-// observe makes what came out of the last look for interpreters metrics.
-func (x *exceptions) observe() error {
-	t := x.telemetry
-	return errors.Join(
-		probereceiver.Observe(t.RegisterReceiverPyexceptionInterpretersCallback, func() int64 { return int64(x.watched.Load().Libraries) }),
-		probereceiver.Observe(t.RegisterReceiverPyexceptionInterpretersFailedCallback, func() int64 { return int64(x.watched.Load().Failed) }),
-		probereceiver.Observe(t.RegisterReceiverPyexceptionInterpretersSkippedCallback, func() int64 { return int64(x.watched.Load().Over) }),
-	)
-}
-
 // wanted: what other programs display is nobody's business, and their messages are not
 // even decoded.
 func (x *exceptions) wanted(pid uint32) bool {
@@ -105,14 +95,15 @@ func (x *exceptions) wanted(pid uint32) bool {
 
 // use looks for interpreters and reads events until the probe is closed or broken.
 func (x *exceptions) use(ctx context.Context, s source) error {
-	ctx, stop := context.WithCancel(ctx)
-	var scanner sync.WaitGroup
-	scanner.Go(func() { x.scan(ctx, s) })
-	err := probereceiver.Events(s.Read, func(e *pyexception.Event) { x.events <- e })
-	stop()
-	scanner.Wait()
-	x.watched.Store(&pyexception.Watched{})
-	return err
+	return probereceiver.Watch(ctx, x.libraries, s, func(e *pyexception.Event) { x.events <- e })
+}
+
+// ranks are those whose interpreters are watched.
+func (x *exceptions) ranks(ctx context.Context) []identity.Process {
+	ranks, over := probereceiver.Oldest(x.resolver, x.config.MaxProcesses)
+	x.telemetry.ReceiverPyexceptionProcessesSkipped.Add(ctx, int64(over))
+	x.quotes.saw(ranks, func(pid uint32) (identity.Process, bool) { return x.resolver.Lookup(pid, 0, time.Now()) })
+	return ranks
 }
 
 // work tells of what is read until no more comes.

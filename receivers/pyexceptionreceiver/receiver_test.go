@@ -26,15 +26,15 @@ var start = probereceivertest.Start
 // fakeSource delivers the events a test gives it and hears what is to be watched.
 type fakeSource struct {
 	*probereceivertest.EventSource[pyexception.Event]
-	watches chan []pyexception.Process
+	watches chan []probe.Process
 }
 
-func (f *fakeSource) Watch(processes []pyexception.Process) (pyexception.Watched, error) {
+func (f *fakeSource) Watch(processes []probe.Process) (probe.Watched, error) {
 	select {
 	case <-f.Closed:
-		return pyexception.Watched{}, probe.ErrClosed
+		return probe.Watched{}, probe.ErrClosed
 	case f.watches <- processes:
-		return pyexception.Watched{Libraries: 4, Over: 5, Failed: 6, Unreadable: 7, Err: errors.New("CPython 3.15 is not known")}, nil
+		return probe.Watched{Libraries: 4, Over: 5, Failed: 6, Unreadable: 7, Err: errors.New("CPython 3.15 is not known")}, nil
 	}
 }
 
@@ -59,7 +59,7 @@ func newBench(t *testing.T) *bench {
 func (b *bench) factory(ticks probereceiver.Ticks) receiver.Factory {
 	return newFactory(surroundings{ticks: ticks, open: func(_ *Config, wanted func(uint32) bool) (source, error) {
 		b.wanted = wanted
-		b.source = &fakeSource{probereceivertest.NewEventSource[pyexception.Event](), make(chan []pyexception.Process, 100)}
+		b.source = &fakeSource{probereceivertest.NewEventSource[pyexception.Event](), make(chan []probe.Process, 100)}
 		return b.source, b.Open()
 	}})
 }
@@ -183,7 +183,7 @@ func TestInterpretersOfTheRanksAreLookedForAgainAndAgain(t *testing.T) {
 	b.config.MaxProcesses = 2
 	b.Resolver.Know(identity.Process{PID: 99, StartTime: start}, identity.Process{PID: 44, StartTime: start}, identity.Process{PID: 42, StartTime: start})
 	b.start(t)
-	want := []pyexception.Process{{PID: 42, Start: start}, {PID: 44, Start: start}}
+	want := []probe.Process{{PID: 42, Start: start}, {PID: 44, Start: start}}
 	require.Equal(t, want, <-b.source.watches, "at once, and no more than are allowed")
 	b.Tick(t, b.config.ScanInterval, time.Time{})
 	require.Equal(t, want, <-b.source.watches)
