@@ -129,8 +129,11 @@ func TestWhoWaitsForItsWorkerStandsWhereThatDoes(t *testing.T) {
 			status, err := r.fs.ThreadStatus(pid, main.TID)
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, status.Switches, looked.Status.Switches)
-			class, err := r.Class(pid)
-			require.NoError(t, err)
+			var class waitclass.Class
+			require.Eventually(t, func() bool { // it may just be waking up
+				class, err = r.Class(pid)
+				return err == nil
+			}, hosttest.Patience, time.Millisecond)
 			require.NotEqual(t, waitclass.Lock, class)
 			if tc.class == waitclass.Collective {
 				place, err := r.Place(pid)
