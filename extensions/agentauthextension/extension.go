@@ -96,6 +96,7 @@ func (e *agentAuth) Authenticate(ctx context.Context, headers map[string][]strin
 		return ctx, e.refuse(ctx, err)
 	}
 	e.telemetry.ExtensionAgentAuthAccepted.Add(ctx, 1)
+	e.tell(ctx, &agent, headers)
 	info := client.FromContext(ctx)
 	info.Auth = agent
 	return client.NewContext(ctx, info), nil

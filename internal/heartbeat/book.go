@@ -32,7 +32,10 @@ type Agent struct {
 	Last    time.Time `json:"last"`    // its newest record, by the clock of who keeps the book
 	// Late is by how many seconds that record was older when it came; below zero its clock is
 	// ahead.
-	Late      float64     `json:"late_seconds"`
+	Late float64 `json:"late_seconds"`
+	// Corrected is what was added to its times, in seconds, as its clock is behind; below zero
+	// it is ahead. Late is what is left.
+	Corrected float64     `json:"clock_corrected_seconds,omitempty"`
 	Receivers []Component `json:"receivers"`
 	Probes    []Probe     `json:"probes"`
 	// Dropped is what it lost since it was first heard here; absent where it does not know.
@@ -67,6 +70,12 @@ func (a Agent) Words() string {
 		text += ", claimed twice"
 	}
 	switch {
+	case a.Corrected > 0:
+		text += ", clock " + seconds(a.Corrected) + " behind, corrected"
+	case a.Corrected < 0:
+		text += ", clock " + seconds(-a.Corrected) + " ahead, corrected"
+	}
+	switch {
 	case a.Late < -ahead.Seconds():
 		text += ", clock ahead"
 	case a.Late > behind.Seconds():
@@ -74,6 +83,8 @@ func (a Agent) Words() string {
 	}
 	return text
 }
+
+func seconds(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) + " s" }
 
 // Lost is how much it lost, in words.
 func (a Agent) Lost() string {
@@ -134,6 +145,7 @@ type entry struct {
 	probes        []Probe
 	node, version string
 	dropped       int64
+	corrected     float64
 	measured      bool
 	bytes         int
 	streams       []string // jobs for which its records come here, "" among them
@@ -251,7 +263,7 @@ func (e *entry) hear(beat *Beat, now time.Time) {
 	default:
 		e.follow(newLife(beat, now))
 	}
-	e.probes, e.node, e.version = beat.Probes, beat.Node, beat.Version
+	e.probes, e.node, e.version, e.corrected = beat.Probes, beat.Node, beat.Version, beat.Corrected
 	if beat.Measured {
 		e.dropped, e.measured = e.dropped+beat.Dropped, true
 	}
@@ -398,7 +410,7 @@ func (b *Book) state(e *entry, now time.Time) string {
 func (b *Book) agent(e *entry, now time.Time) Agent {
 	a := Agent{
 		Host: e.host, State: b.state(e, now), Since: e.now.started, Node: e.node, Boot: e.now.boot, Version: e.version,
-		Started: e.now.started, Last: e.now.heard, Late: e.now.heard.Sub(e.now.at).Round(time.Millisecond).Seconds(),
+		Started: e.now.started, Last: e.now.heard, Late: e.now.heard.Sub(e.now.at).Round(time.Millisecond).Seconds(), Corrected: e.corrected,
 		Receivers: append([]Component{}, e.now.receivers...), Probes: append([]Probe{}, e.probes...),
 	}
 	switch a.State {

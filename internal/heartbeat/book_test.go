@@ -243,6 +243,23 @@ func TestAClockThatIsBehind(t *testing.T) {
 	require.Equal(t, "watching, clock behind or records late", one(t, b, 9).Words())
 }
 
+// A gateway corrects the times of an agent whose clock it knows, and its records are in time.
+func TestAClockThatIsCorrected(t *testing.T) {
+	for seconds, want := range map[float64]string{30: "watching, clock 30 s behind, corrected", -31: "watching, clock 31 s ahead, corrected", 0: "watching"} {
+		resource, record := told()
+		if seconds != 0 {
+			resource.PutDouble("tracecore.clock.corrected", seconds)
+		}
+		beat, ok := heartbeat.Read(resource, record)
+		require.True(t, ok)
+		b := heartbeat.NewBook(ten)
+		b.Hear(beat, ten)
+		agents, _ := b.Agents(ten)
+		require.Equal(t, want, agents[0].Words())
+		require.InDelta(t, seconds, agents[0].Corrected, 0)
+	}
+}
+
 // While nobody kept the book, nobody was silent.
 func TestABookThatBeginsLater(t *testing.T) {
 	a := begun("node-1", 0)

@@ -5,6 +5,7 @@
 package heartbeat
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -70,7 +71,8 @@ type Beat struct {
 	JobOver   bool
 	Receivers []Component
 	Probes    []Probe
-	Measured  bool // Probes and Dropped are known
+	Corrected float64 // seconds that were added to its times, as its clock is behind; below zero it is ahead
+	Measured  bool    // Probes and Dropped are known
 	Dropped   int64
 }
 
@@ -86,6 +88,9 @@ func Read(resource pcommon.Map, record plog.LogRecord) (Beat, bool) {
 		Version: text(a, "service.version", maxName), Instance: text(a, "service.instance.id", maxName),
 		At: record.Timestamp().AsTime().UTC(), Started: moment(a, "tracecore.agent.start_unix_nano"), Number: number(a, "tracecore.agent.sequence"),
 		Ending: truth(a, "tracecore.agent.ending"), Job: text(a, "gen_ai.training.job_id", maxName), JobOver: truth(a, "tracecore.agent.job_over"), Dropped: number(a, "tracecore.agent.dropped"),
+	}
+	if seconds, found := resource.Get("tracecore.clock.corrected"); found && !math.IsNaN(seconds.Double()) && !math.IsInf(seconds.Double(), 0) {
+		b.Corrected = seconds.Double()
 	}
 	_, b.Measured = a.Get("tracecore.agent.dropped")
 	if b.Host == "" || b.Instance == "" || b.Number < 1 || b.Dropped < 0 || record.Timestamp() == 0 || b.Started.Unix() <= 0 || b.Started.After(b.At) {

@@ -2,6 +2,7 @@ package ingress
 
 import (
 	"net"
+	"time"
 
 	"go.opentelemetry.io/collector/client"
 
@@ -15,6 +16,9 @@ type Agent struct {
 	Host  string
 	Node  bool // Host is the name of a Kubernetes node
 	Relay bool
+	// Behind is by how much its clock is behind that of this machine; below zero it is
+	// ahead. 0 where it is right, or not known.
+	Behind time.Duration
 }
 
 // GetAttribute implements client.AuthData.
@@ -59,6 +63,7 @@ type rights struct {
 	events  maker  // whose events it may send: those of this maker and of lesser ones
 	hosts   hosts
 	machine machine // that hosts is about
+	behind  clock
 }
 
 // hosts says which machine a sender may name.
@@ -88,7 +93,7 @@ func (s *stage) rightsOf(info client.Info) rights {
 	case s.senders == Agents, proven && agent.Relay:
 		return rights{hosts: anyHost, events: judge}
 	case proven && agent.Host != "":
-		return rights{hosts: provenHost, machine: agent.machine(), events: sensor}
+		return rights{hosts: provenHost, machine: agent.machine(), events: sensor, behind: clock(agent.Behind)}
 	case s.senders == OwnNode, sameMachine(info.Addr):
 		return rights{trust: "foreign", hosts: thisHost, machine: s.here}
 	}

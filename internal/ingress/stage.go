@@ -49,6 +49,7 @@ func (b batch) logs(ld plog.Logs) {
 			b.names(sl.Scope().Attributes())
 			sl.LogRecords().RemoveIf(func(lr plog.LogRecord) bool {
 				b.event(lr)
+				b.behind.log(lr)
 				return b.drops(lr.Attributes())
 			})
 		}
@@ -88,6 +89,7 @@ func (b batch) traces(td ptrace.Traces) {
 func (b batch) dropsSpan(span ptrace.Span) bool {
 	span.Events().RemoveIf(func(e ptrace.SpanEvent) bool { return b.drops(e.Attributes()) })
 	span.Links().RemoveIf(func(l ptrace.SpanLink) bool { return b.drops(l.Attributes()) })
+	b.behind.span(span)
 	return b.drops(span.Attributes())
 }
 
@@ -96,16 +98,24 @@ func (b batch) dropsSpan(span ptrace.Span) bool {
 func (b batch) points(m pmetric.Metric) {
 	switch m.Type() {
 	case pmetric.MetricTypeGauge:
-		m.Gauge().DataPoints().RemoveIf(func(p pmetric.NumberDataPoint) bool { return b.drops(p.Attributes()) })
+		m.Gauge().DataPoints().RemoveIf(func(p pmetric.NumberDataPoint) bool { return b.dropsPoint(p) })
 	case pmetric.MetricTypeSum:
-		m.Sum().DataPoints().RemoveIf(func(p pmetric.NumberDataPoint) bool { return b.drops(p.Attributes()) })
+		m.Sum().DataPoints().RemoveIf(func(p pmetric.NumberDataPoint) bool { return b.dropsPoint(p) })
 	case pmetric.MetricTypeHistogram:
-		m.Histogram().DataPoints().RemoveIf(func(p pmetric.HistogramDataPoint) bool { return b.drops(p.Attributes()) })
+		m.Histogram().DataPoints().RemoveIf(func(p pmetric.HistogramDataPoint) bool { return b.dropsPoint(p) })
 	case pmetric.MetricTypeExponentialHistogram:
-		m.ExponentialHistogram().DataPoints().RemoveIf(func(p pmetric.ExponentialHistogramDataPoint) bool { return b.drops(p.Attributes()) })
+		m.ExponentialHistogram().DataPoints().RemoveIf(func(p pmetric.ExponentialHistogramDataPoint) bool { return b.dropsPoint(p) })
 	case pmetric.MetricTypeSummary:
-		m.Summary().DataPoints().RemoveIf(func(p pmetric.SummaryDataPoint) bool { return b.drops(p.Attributes()) })
+		m.Summary().DataPoints().RemoveIf(func(p pmetric.SummaryDataPoint) bool { return b.dropsPoint(p) })
 	}
+}
+
+func (b batch) dropsPoint(p point) bool {
+	b.behind.point(p)
+	if e, ok := p.(interface{ Exemplars() pmetric.ExemplarSlice }); ok {
+		b.behind.exemplars(e.Exemplars())
+	}
+	return b.drops(p.Attributes())
 }
 
 func (b batch) drops(attributes pcommon.Map) bool {
@@ -139,6 +149,9 @@ func (b batch) resource(m pcommon.Map) bool {
 	}
 	if b.trust != "" {
 		m.PutStr(trustKey, b.trust)
+	}
+	if b.hosts == provenHost {
+		b.behind.resource(m)
 	}
 	return true
 }

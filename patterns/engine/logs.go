@@ -1,9 +1,14 @@
 package engine
 
 import (
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/patterns/engine/timeline"
+	"github.com/tracecoreai/tracecore/patterns/rule"
+	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // Logs evaluates each record and returns copies of those some rule wanted, for
@@ -98,5 +103,24 @@ func (e *Engine) log(by interest, rl plog.ResourceLogs, sl plog.ScopeLogs, lr pl
 	}
 	news := e.identify(&r)
 	wanted := e.show(by, &r)
-	return e.ofRanks(by, &r) || wanted || news
+	wanted = e.ofRanks(by, &r) || wanted || news
+	if wanted && r.trust == verdict.Proven {
+		e.corrected(r.resource)
+	}
+	return wanted
+}
+
+// corrected notes whether the times of a machine were corrected on their way, since its clock is wrong.
+func (e *Engine) corrected(resource pcommon.Map) {
+	seconds, ok := resource.Get(rule.AttributeCorrected)
+	if !ok && !e.faults.Corrects() {
+		return
+	}
+	var by time.Duration
+	if ok {
+		by = time.Duration(seconds.Double() * float64(time.Second)).Round(time.Millisecond)
+	}
+	if host := clean(rule.Text(resource, "host.name")); host != "" {
+		e.faults.Corrected(host, by)
+	}
 }

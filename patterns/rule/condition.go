@@ -160,7 +160,8 @@ const (
 	AttributeRendezvous = "gen_ai.training.rendezvous"
 	AttributeJobDomain  = "gen_ai.training.job_domain"
 	AttributeRank       = "gen_ai.training.rank"
-	AttributeBoot       = "host.boot.id" // of the resource
+	AttributeBoot       = "host.boot.id"              // of the resource
+	AttributeCorrected  = "tracecore.clock.corrected" // of the resource: seconds that were added to the times of its machine
 	AttributePID        = "process.pid"
 	AttributeStarted    = "process.start_ns" // of that process, on the boot clock
 	AttributeRankPID    = "gen_ai.training.rank_pid"

@@ -306,6 +306,7 @@ load_balancing:
       timeout: 5s
       auth:
         authenticator: agent_auth
+      middlewares: [{id: agent_auth}] # measures the clock of the node against the gateway's
       tls:
         {{- if .Values.gateway.tls.secretName }}
         ca_file: /etc/tracecore-tls/ca.crt

@@ -335,7 +335,7 @@ func (f report) notObserved(missing []verdict.Missing) []string {
 	if host, _ := f.value("host"); len(f.others) > 0 {
 		list = append(list, "which records of "+host+" are of this machine: another of that name sends, too, and this is boot "+f.boot()+"; give each its own")
 	}
-	return append(list, f.lost()...)
+	return append(append(list, f.corrected()...), f.lost()...)
 }
 
 // missing is the evidence that would have made the verdict surer. What is shown is missing only

@@ -34,6 +34,9 @@ func (s *Set) Restore(saved *State) {
 		}
 	}
 	slices.SortFunc(s.losses, (*Loss).compare)
+	for host, by := range saved.Clocks {
+		s.Corrected(host, by)
+	}
 }
 
 // restore adds one fault, nil where it has no place any more.

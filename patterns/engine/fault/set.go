@@ -6,6 +6,7 @@ package fault
 
 import (
 	"slices"
+	"time"
 
 	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/patterns/engine/incident"
@@ -68,7 +69,8 @@ type Set struct {
 	recent  recents
 	graph   *incident.Graph
 	out     outbox
-	losses  []*Loss // in the order of their ends
+	losses  []*Loss                  // in the order of their ends
+	clocks  map[string]time.Duration // by host: what was added to its times, as its clock is behind
 }
 
 // Starts says what is known of the starts of a job.
@@ -105,7 +107,7 @@ func (s *Set) Reset() {
 	s.recent = recents{by: map[joinKey][]*recentMark{}, order: timeline.NewOrder[*recentMark]()}
 	s.graph = incident.NewGraph(s.opts.FanOut)
 	s.out = outbox{}
-	s.losses = nil
+	s.losses, s.clocks = nil, map[string]time.Duration{}
 }
 
 // Stats returns the counters.

@@ -1,7 +1,9 @@
 package fault
 
 import (
+	"maps"
 	"slices"
+	"time"
 
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
@@ -68,15 +70,16 @@ type SavedRecent struct {
 
 // State is a set as it stands in a snapshot.
 type State struct {
-	Faults []Saved           `json:"faults"` // oldest touch first, without verdict before with
-	Recent []SavedRecent     `json:"recent"`
-	Out    []verdict.Verdict `json:"out"`
-	Lost   []*Loss           `json:"lost,omitempty"`
+	Faults []Saved                  `json:"faults"` // oldest touch first, without verdict before with
+	Recent []SavedRecent            `json:"recent"`
+	Out    []verdict.Verdict        `json:"out"`
+	Lost   []*Loss                  `json:"lost,omitempty"`
+	Clocks map[string]time.Duration `json:"clocks,omitempty"` // by host
 }
 
 // Save returns a copy of the state; equal states are saved equally.
 func (s *Set) Save() State {
-	saved := State{Out: slices.Clone(s.out.verdicts), Lost: slices.Clone(s.losses)}
+	saved := State{Out: slices.Clone(s.out.verdicts), Lost: slices.Clone(s.losses), Clocks: maps.Clone(s.clocks)}
 	one := func(f *Fault) { saved.Faults = append(saved.Faults, f.save()) }
 	s.waiting.Each(one)
 	s.open.Each(one)

@@ -23,12 +23,13 @@ func Tracer(settings component.TelemetrySettings) trace.Tracer {
 // TelemetryBuilder provides an interface for components to report telemetry
 // as defined in metadata and user config.
 type TelemetryBuilder struct {
-	meter                      metric.Meter
-	mu                         sync.Mutex
-	registrations              []metric.Registration
-	ExtensionAgentAuthAccepted metric.Int64Counter
-	ExtensionAgentAuthRefused  metric.Int64Counter
-	ExtensionAgentAuthReviews  metric.Int64Counter
+	meter                           metric.Meter
+	mu                              sync.Mutex
+	registrations                   []metric.Registration
+	ExtensionAgentAuthAccepted      metric.Int64Counter
+	ExtensionAgentAuthClocksRefused metric.Int64Counter
+	ExtensionAgentAuthRefused       metric.Int64Counter
+	ExtensionAgentAuthReviews       metric.Int64Counter
 }
 
 // TelemetryBuilderOption applies changes to default builder.
@@ -63,6 +64,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	builder.ExtensionAgentAuthAccepted, err = builder.meter.Int64Counter(
 		"otelcol_extension_agent_auth_accepted",
 		metric.WithDescription("Requests of agents that proved who they are. [Development]"),
+		metric.WithUnit("{request}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExtensionAgentAuthClocksRefused, err = builder.meter.Int64Counter(
+		"otelcol_extension_agent_auth_clocks_refused",
+		metric.WithDescription("Requests whose agent says of its clock what cannot be. Their times are taken as they are. [Development]"),
 		metric.WithUnit("{request}"),
 	)
 	errs = errors.Join(errs, err)

@@ -20,9 +20,13 @@ func TestSetupTelemetry(t *testing.T) {
 	require.NoError(t, err)
 	defer tb.Shutdown()
 	tb.ExtensionAgentAuthAccepted.Add(context.Background(), 1)
+	tb.ExtensionAgentAuthClocksRefused.Add(context.Background(), 1)
 	tb.ExtensionAgentAuthRefused.Add(context.Background(), 1)
 	tb.ExtensionAgentAuthReviews.Add(context.Background(), 1)
 	AssertEqualExtensionAgentAuthAccepted(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExtensionAgentAuthClocksRefused(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExtensionAgentAuthRefused(t, testTel,
