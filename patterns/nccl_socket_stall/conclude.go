@@ -37,6 +37,7 @@ type conclusion struct {
 	Order   string // of a silence: why the others wait for that process and not for another
 	Far     int    // of a process that is not seen, its rank; Unknown
 	Tied    []int  // ranks that fell silent at once, or that are stopped or frozen together; nil for one alone
+	Absent  []int  // ranks of which one is meant: no record of them came
 	Behind  string // ranks of the job whose sockets are not seen: the culprit may wait for one of them; "" for none
 
 	aborts bool   // ranks of the job that die now die of it

@@ -40,6 +40,7 @@ const (
 	attrDevice  = "fuse.device"         // the mount that holds the culprit up
 	attrGPU     = "gpu.id"              // the GPU of the culprit, where the kernel names it
 	attrUnheard = "nccl.wait.unheard"   // since when the agent of the culprit is silent
+	attrAbsent  = "nccl.wait.absent"    // of which no record came, and one of which is at the other end
 	attrEdges   = "nccl.wait.edges"     // who waits for whom, as verdict.WriteWaits has it
 )
 
@@ -57,7 +58,7 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 	c.putReason(a, p)
 	c.putPeer(a, g)
 	late := c.Fact != nil && c.Fact.Late
-	c.said = fmt.Sprint(c.aborts, c.Held, c.Way, c.Culprit, c.Certain, c.Order, c.Shows, c.Missing, c.Behind, a[attrWhy], a[attrDevice], a[attrGPU], a[attrPeer], a[attrEdges], a[attrUnheard], ranks, late)
+	c.said = fmt.Sprint(c.aborts, c.Held, c.Way, c.Culprit, c.Certain, c.Order, c.Shows, c.Missing, c.Behind, a[attrWhy], a[attrDevice], a[attrGPU], a[attrPeer], a[attrEdges], a[attrUnheard], a[attrAbsent], ranks, late)
 	return rule.Finding{Event: eventCulprit, ID: name, Time: c.since(g), Late: late, Resource: resource, Attributes: a}
 }
 
@@ -101,6 +102,9 @@ func (c *conclusion) putStandstill(a map[string]any, g *graph) {
 	}
 	if len(c.Tied) > 0 {
 		a[attrTied] = numbers(c.Tied)
+	}
+	if len(c.Absent) > 0 {
+		a[attrAbsent] = numbers(c.Absent)
 	}
 	if g.byOrder(c) {
 		a[attrByOrder] = true

@@ -44,6 +44,9 @@ func (g *graph) unseen(key string, e *edge, fs *facts) *conclusion {
 		}
 		return c
 	}
+	if c.Far < 0 {
+		c.Absent = absent.several
+	}
 	c.Missing = fmt.Sprintf("any record of %s: %s; %s itself is not ruled out", process(c.Far, name), g.whyUnseen(e.stall), g.who(key))
 	return g.dataPath(c)
 }
@@ -118,10 +121,11 @@ func (g *graph) missingRank(s *socketstall.Stall, fs *facts) int {
 
 // absence is what is known of the ranks of a job of which no record came.
 type absence struct {
-	only   int           // the one that is missing; Unknown where several are, or it is not known how many
-	deaths map[int]*fact // by rank, the newest of each; of any rank of the job
-	first  *fact         // the first death of a fault among those that are missing, lately or where all have ended; nil for none
-	all    bool          // all that are missing have ended
+	only    int           // the one that is missing; Unknown where several are, or it is not known how many
+	several []int         // those that are missing, where they are more than one and of none it is known that it has ended
+	deaths  map[int]*fact // by rank, the newest of each; of any rank of the job
+	first   *fact         // the first death of a fault among those that are missing, lately or where all have ended; nil for none
+	all     bool          // all that are missing have ended
 }
 
 // death is how the rank at an end has died, nil if it has not; where several can be there, how the
@@ -161,13 +165,30 @@ func (g *graph) absent(fs *facts) *absence {
 	if a.first, a.all = lately, world > 0 && len(seen)+dead >= world; a.all {
 		a.first = ever
 	}
-	for rank := 0; world == len(seen)+1 && rank < world && a.only < 0; rank++ {
-		if !seen[rank] {
-			a.only = rank
-		}
+	switch missing := without(world, seen); {
+	case len(missing) == 1:
+		a.only = missing[0]
+	case dead == 0:
+		a.several = missing
 	}
 	g.absence = a
 	return a
+}
+
+// without are the ranks of a job but for those that were seen, nil where it is not known how many there are.
+// Nor where a rank lies beyond that number, or one that was seen is not known.
+func without(world int, seen map[int]bool) (missing []int) {
+	for rank := range seen {
+		if rank < 0 || rank >= world {
+			return nil
+		}
+	}
+	for rank := range world {
+		if !seen[rank] {
+			missing = append(missing, rank)
+		}
+	}
+	return missing
 }
 
 // sooner is the death that came first; nil is none.
