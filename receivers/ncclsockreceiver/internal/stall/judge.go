@@ -70,9 +70,22 @@ func (t *Tracker) accuse(found []finding, s *socket) []finding {
 // who ought to read them: nil when it is on another node.
 func (t *Tracker) unreadIsDue(j *job, reader *rank, kind socketstall.Kind, since time.Duration) bool {
 	if kind.Service() && (reader == nil || !reader.now.State.Halted()) {
-		return t.now-since >= t.o.Service
+		return t.now-since >= t.o.Service && !t.startsUp(j, reader, kind, since)
 	}
 	return t.overdue(j, reader, since)
+}
+
+// startsUp reports whether what came for a store stands unread since then because its job starts up. A
+// store of PyTorch looks up the name of each client before it reads (TCPStoreMasterDaemon, getnameinfo), one after
+// the other, for as long as name servers let it wait. As long as it reads from any of them it goes on.
+func (t *Tracker) startsUp(j *job, reader *rank, kind socketstall.Kind, since time.Duration) bool {
+	if kind != socketstall.Store || j.moved != never {
+		return false
+	}
+	if reader != nil {
+		since = max(since, reader.served)
+	}
+	return t.now-since < t.o.PhaseUnlearned
 }
 
 // overdue reports whether what stands since then is a fault of the rank that is to move

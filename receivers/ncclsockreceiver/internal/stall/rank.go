@@ -110,6 +110,7 @@ type rank struct {
 	before        activity.Usage       // in the snapshot before
 	work          work
 	elsewhere     uint64        // bytes moved since then on sockets that are none of the job's
+	served        time.Duration // when it last read from a socket of its store
 	standing      time.Duration // since when it has left bytes unread
 	movedNow      bool
 	lastSent      time.Duration // ages of this snapshot; negative: never

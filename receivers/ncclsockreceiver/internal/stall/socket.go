@@ -67,6 +67,9 @@ func (s *socket) update(next *ncclsock.Socket, c *clock) {
 	read, acked := next.BytesRead > before.BytesRead, next.BytesAcked > before.BytesAcked
 	s.change = change{moved: read || acked || next.BytesReceived > before.BytesReceived || next.BytesSent > before.BytesSent}
 	s.change.recent = s.change.moved
+	if read && s.kind == socketstall.Store {
+		s.rank.served = c.now
+	}
 	if s.change.moved {
 		s.moved = c.since(newest(next.LastSentAge, next.LastReceivedAge))
 	}

@@ -325,6 +325,48 @@ func TestServicesAreReadInAnyPhase(t *testing.T) {
 	}
 }
 
+// A store that looks up the names of its clients, while its job starts up, reads from one after the other.
+func TestAStoreIsSlowWhileItsJobStartsUp(t *testing.T) {
+	for name, tc := range map[string]struct {
+		local, remote string
+		serves        time.Duration // every so often it reads from another client; 0: never
+		halted        bool
+		want          time.Duration // age at which it is told; 0: never
+	}{
+		"names are looked up":              {"10.0.0.1:29500", "10.0.0.9:39000", 10 * time.Second, false, 0},
+		"nothing is read":                  {"10.0.0.1:29500", "10.0.0.9:39000", 0, false, 30 * time.Second},
+		"its process is stopped":           {"10.0.0.1:29500", "10.0.0.9:39000", 0, true, 2 * time.Second},
+		"RAS does not look up names":       {"10.0.0.1:28028", "10.0.0.9:39000", 0, false, 5 * time.Second},
+		"it stops after it has read a few": {"10.0.0.1:29500", "10.0.0.9:39000", -10 * time.Second, false, 40 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4, Defaults())
+			w.links = nil // groups are not made yet
+			other := w.add(0, 901, tc.local, "10.0.0.8:39000")
+			other.BytesReceived, other.BytesRead, other.LastReceivedAge = 8, 8, 0
+			s := w.add(0, 900, tc.local, tc.remote)
+			require.Empty(t, w.look())
+			w.pass(time.Second)
+			s.BytesReceived, s.ReceiveQueueBytes, s.LastReceivedAge = 10, 10, 0
+			if tc.halted {
+				w.ranks[0].State = socketstall.Stopped
+			}
+			require.Empty(t, w.look())
+			told := time.Duration(0)
+			for age := time.Second; age <= 90*time.Second && told == 0; age += time.Second {
+				w.pass(time.Second)
+				if tc.serves > 0 && age%tc.serves == 0 || tc.serves < 0 && age == -tc.serves {
+					other.BytesReceived, other.BytesRead, other.LastReceivedAge = other.BytesReceived+8, other.BytesRead+8, 0
+				}
+				if len(accusing(w.look())) > 0 {
+					told = age
+				}
+			}
+			require.Equal(t, tc.want, told)
+		})
+	}
+}
+
 func TestConnectionThatDoesNotComeAbout(t *testing.T) {
 	w := newWorld(t, 2, Defaults())
 	s := w.add(1, 900, "10.0.0.2:41000", "10.0.0.1:29500")
