@@ -18,7 +18,7 @@ type Config struct {
 	// TokenReview asks the API server about tokens, on a gateway.
 	TokenReview *TokenReview `mapstructure:"token_review"`
 	// ClientCertificate takes the name in the certificate, on a gateway whose receiver
-	// has tls with client_ca_file.
+	// has tls with client_ca_file. On an agent that shows one it says so.
 	ClientCertificate *ClientCertificate `mapstructure:"client_certificate"`
 }
 

@@ -69,6 +69,9 @@ func (c clock) value(v pcommon.Value) {
 }
 
 func (c clock) log(lr plog.LogRecord) {
+	if c == 0 {
+		return
+	}
 	lr.SetTimestamp(c.moment(lr.Timestamp()))
 	lr.SetObservedTimestamp(c.moment(lr.ObservedTimestamp()))
 	c.attributes(lr.Attributes())
