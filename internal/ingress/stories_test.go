@@ -3,8 +3,12 @@ package ingress
 import (
 	"context"
 	"io/fs"
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/plog"
@@ -29,7 +33,7 @@ func certain(t *testing.T, rules []rule.Rule, mark func(*story.Story)) map[strin
 		require.NoError(t, err)
 		s, err := story.Parse(name, archive)
 		require.NoError(t, err)
-		if s.Input.Kind != story.Fires {
+		if s.Input.Kind == story.Flood {
 			return nil
 		}
 		mark(&s)
@@ -70,4 +74,74 @@ func TestAStrangerMakesNoCertainVerdict(t *testing.T) {
 			}))
 		})
 	}
+}
+
+// sentByAgents plays a story as the agents of its hosts send it, one of which has a clock that is ahead by that much.
+// It returns the verdicts, without what they say of clocks, and the hosts.
+func sentByAgents(t *testing.T, rules []rule.Rule, name, wrong string, ahead time.Duration, corrected bool) ([]verdict.Verdict, []string) {
+	t.Helper()
+	archive, err := fs.ReadFile(patterns.FS(), name)
+	require.NoError(t, err)
+	s, err := story.Parse(name, archive)
+	require.NoError(t, err)
+	if s.Input.Kind == story.Flood {
+		return nil, nil
+	}
+	r, logs, _, _ := wrap(t, Network, nil)
+	hosts := map[string]bool{}
+	s.MarkLogs = func(ld plog.Logs) {
+		rl := ld.ResourceLogs().At(0)
+		host, ok := rl.Resource().Attributes().Get(hostNameKey)
+		if !ok {
+			return
+		}
+		agent := Agent{Host: host.AsString()}
+		hosts[agent.Host] = true
+		if agent.Host == wrong {
+			clock(ahead).log(rl.ScopeLogs().At(0).LogRecords().At(0))
+			if corrected {
+				agent.Behind = -ahead
+			}
+		}
+		require.NoError(t, r.logs.ConsumeLogs(sentBy(t, distant, agent), ld))
+		logs.Reset()
+	}
+	result, err := s.Run(rules)
+	require.NoError(t, err)
+	for i := range result.Verdicts {
+		v := &result.Verdicts[i]
+		v.NotObserved = slices.DeleteFunc(v.NotObserved, func(text string) bool { return strings.HasPrefix(text, "the exact times of ") })
+		if len(v.NotObserved) == 0 {
+			v.NotObserved = nil
+		}
+	}
+	return result.Verdicts, slices.Sorted(maps.Keys(hosts))
+}
+
+// TestAWrongClockChangesNoVerdict plays the stories of several hosts with one whose clock is wrong: once it is measured, the
+// verdicts are those of clocks that are right, to the nanosecond. Without that some are others.
+func TestAWrongClockChangesNoVerdict(t *testing.T) {
+	rules, err := patterns.Library()
+	require.NoError(t, err)
+	if testing.Short() {
+		t.Skip("plays all stories of several hosts three times")
+	}
+	several, others := 0, 0
+	names, err := fs.Glob(patterns.FS(), "nccl_socket_stall/testdata/*.txtar")
+	require.NoError(t, err)
+	for _, name := range names {
+		right, hosts := sentByAgents(t, rules, name, "", 0, false)
+		if len(hosts) < 2 {
+			continue
+		}
+		several++
+		wrong, ahead := hosts[len(hosts)-1], []time.Duration{-30 * time.Second, 30 * time.Second}[several%2]
+		came, _ := sentByAgents(t, rules, name, wrong, ahead, true)
+		require.Equal(t, right, came, "%s with %s %s ahead", name, wrong, ahead)
+		if came, _ := sentByAgents(t, rules, name, wrong, -30*time.Second, false); !reflect.DeepEqual(right, came) {
+			others++
+		}
+	}
+	require.Greater(t, several, 10)
+	require.Positive(t, others)
 }
