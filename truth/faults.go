@@ -51,7 +51,7 @@ func faults() []kind {
 		{name: "segmentation fault", class: software, cause: "a read of address 0", do: func(t *trial) (int, error) { return t.dies("SIGSEGV", "segv") }},
 		{name: "abort", class: software, cause: "os.abort()", do: func(t *trial) (int, error) { return t.dies("SIGABRT", "abort") }},
 		{name: "killed", class: operator, cause: "SIGKILL by another process", do: func(t *trial) (int, error) { return t.signalled(syscall.SIGKILL, "SIGKILL") }},
-		{name: "leaves early", class: software, cause: "sys.exit(0) of one rank in the middle", do: func(t *trial) (int, error) { return t.dies("exit|ended|left|status 0", "leave") }},
+		{name: "leaves early", class: software, cause: "sys.exit(0) of one rank in the middle; of two ranks a statement that has both ends is right, too", do: (*trial).leaves},
 		{name: "worker out of memory", class: memory, cause: "a DataLoader worker goes beyond the memory limit of its cgroup", do: func(t *trial) (int, error) { return t.outOfMemory("hoard", "0", strconv.Itoa(1<<30)) }},
 		{name: "rank out of memory", class: memory, cause: "a rank goes beyond the memory limit of its cgroup", do: func(t *trial) (int, error) { return t.outOfMemory("hoardself") }},
 		{name: "bus error", class: software, cause: "SIGBUS", do: func(t *trial) (int, error) { return t.signalled(syscall.SIGBUS, "SIGBUS") }},
@@ -438,6 +438,17 @@ func (t *trial) diesAtStart() (int, error) {
 		return ended, errors.New("the rank does not die")
 	}
 	return ended, t.watch(8 * time.Second)
+}
+
+// leaves: of two ranks nothing but the words of the one that dies tells that the other left it.
+func (t *trial) leaves() (int, error) {
+	if len(t.ranks) == 2 {
+		t.truth.Right = append(t.truth.Right, judge.Answer{
+			Pattern: "rank_exit", Culprit: map[string]string{"rank": strconv.Itoa(1 - t.rank)},
+			Says: regexp.MustCompile("another rank of its job had ended with status 0 shortly before"),
+		})
+	}
+	return t.dies("exit|ended|left|status 0", "leave")
 }
 
 func (t *trial) crashLoop() (int, error) {
