@@ -30,6 +30,9 @@ const (
 	// exitSpeaks is how long it is waited for how a process has ended: the end of a rank that was
 	// asked to is told a second later (bpf/identity/spared.go), and comes here in another record.
 	exitSpeaks = int64(2 * time.Second)
+	// movingSpeaks is how long the record is waited for that a rank goes on, where all seem to wait for each other. Who looks
+	// at stacks does so once a second. From several hosts it may take twice as long.
+	movingSpeaks = int64(5 * time.Second)
 	// resumedSpeak is how long after a restart the receivers are waited for: that of stacks says after 3 s which
 	// ranks go on (receivers/stacksreceiver/README.md), and its record comes in the next round.
 	resumedSpeak = int64(5 * time.Second)

@@ -76,6 +76,38 @@ func (s *ranksByStack) eachOther(now int64) (circle, odd []int) {
 	return pairs, nil
 }
 
+// patience is how long all ranks wait until that is told, counted from the last one that came. Who waits for each other is
+// told soon, also in the first step of a job: no rank of it starts up, computes or loads any more.
+func (s *ranksByStack) patience(now int64) int64 {
+	minute, hosts := int64(s.run.options.StuckWait), map[string]bool{}
+	for _, c := range s.of {
+		if c.stack.Class != classCollective || c.stack.connects() || !c.stack.sleepsForPeers() {
+			return minute
+		}
+		hosts[c.host.Host] = true
+	}
+	circle, _ := s.eachOther(now)
+	switch {
+	case circle == nil || s.run.lack() != "":
+		return minute
+	case len(hosts) > 1:
+		return min(minute, 2*movingSpeaks)
+	}
+	return min(minute, movingSpeaks)
+}
+
+// connects reports whether the thread may be in a call that makes or ends a group: its ranks connect there, and a packet
+// that is lost costs seconds (SYN comes again after 1, 3 and 7 s).
+func (p *stackPlace) connects() bool {
+	return p.Call == "" || slices.ContainsFunc([]string{"init", "group", "rendezvous", "shutdown"}, func(part string) bool { return strings.Contains(p.Call, part) })
+}
+
+// sleepsForPeers reports whether it sleeps in a lock of its own program or for a socket, as far as is known, and in no driver
+// and no file system: those may answer late.
+func (p *stackPlace) sleepsForPeers() bool {
+	return p.Owner == "" || p.Owner == "futex" || p.Owner == "tcp"
+}
+
 // outvoted are the ranks in another call than most, as where dumps or calls tell of it: the others wait for them, and which
 // of them is right is not known. Nil where no call has a majority.
 func outvoted(in map[string][]int, all []int) []int {

@@ -175,6 +175,73 @@ func TestAllWaitIsToldOnceTheirSocketsAreSilent(t *testing.T) {
 	}
 }
 
+// TestThatRanksWaitForEachOtherIsToldSoon: by their stacks alone, as in the first step of a job, of which no socket is known
+// to be silent for too long. No rank of it starts up any more. Where one may, or the fault may be below the program, a
+// minute is waited.
+func TestThatRanksWaitForEachOtherIsToldSoon(t *testing.T) {
+	sum, receives, sends := waitsIn("all_reduce", "train.py:50 in step"), waitsIn("recv", "pipe.py:8 in fwd"), waitsIn("send", "pipe.py:9 in bwd")
+	edit := func(s stack, edit func(*stack)) stack {
+		edit(&s)
+		return s
+	}
+	for name, tc := range map[string]struct {
+		of    []stack
+		after time.Duration // since the last one came, 0: not within the hour
+	}{
+		"a pipeline":                {[]stack{receives, receives, sends, sum}, time.Duration(movingSpeaks)},
+		"different collectives":     {[]stack{sum, waitsIn("barrier", "train.py:60 in end"), sum}, time.Duration(movingSpeaks)},
+		"ranks of two hosts":        {append(slices.Repeat([]stack{receives}, 8), sends), 2 * time.Duration(movingSpeaks)},
+		"one collective":            {[]stack{sum, sum, sum}, DefaultOptions.StuckWait},
+		"one waits for its GPU":     {[]stack{receives, sends, gpuAsleep}, DefaultOptions.StuckWait},
+		"one is in backward":        {[]stack{receives, sends, sum, inBackward}, DefaultOptions.StuckWait},
+		"one makes a group":         {[]stack{sum, waitsIn("new_group", "train.py:30 in setup"), sum}, DefaultOptions.StuckWait},
+		"one has not come yet":      {[]stack{sum, waitsIn("init_process_group", "train.py:9 in main"), sum}, DefaultOptions.StuckWait},
+		"where one is, is not read": {[]stack{sum, waitsIn("", "train.py:9 in main"), waitsIn("barrier", "")}, DefaultOptions.StuckWait},
+		"one waits for a driver":    {[]stack{receives, edit(sends, func(s *stack) { s.owner = "nvidia" }), sum}, DefaultOptions.StuckWait},
+		"one waits for a socket":    {[]stack{receives, edit(sends, func(s *stack) { s.owner = "tcp" }), sum}, time.Duration(movingSpeaks)},
+		"one makes progress beside": {[]stack{receives, edit(sends, func(s *stack) { s.silence, s.activity = "usual", "thread_computing" }), sum}, 0},
+		"one polls":                 {[]stack{receives, edit(sends, func(s *stack) { s.reason = "same_call" }), sum}, 0},
+		"one compiles":              {[]stack{receives, edit(sends, func(s *stack) { s.class, s.silence, s.activity = "compiling", "usual", "computing" }), sum}, 0},
+		"one loads its data":        {[]stack{receives, edit(sends, func(s *stack) { s.class, s.silence, s.activity = "data_loading", "usual", "io" }), sum}, 0},
+		"one has no record":         {[]stack{receives, sends, {}}, 0},
+		"one is stopped":            {[]stack{receives, edit(sends, func(s *stack) { s.state, s.silence = "stopped", "usual" }), sum}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCalls(len(tc.of))
+			for rank, s := range tc.of {
+				if s.class != "" {
+					c.stand(s, rank)
+				}
+			}
+			j, told := newJoin(DefaultOptions), time.Duration(0)
+			j.Add(c.list, c.at)
+			for after := 3 * time.Second; after < time.Hour && told == 0; after += time.Second { // they had stood for three when it was told
+				for _, f := range findings(j.Advance(c.at.Add(after - 3*time.Second))) {
+					if f.Kind == EachOther || f.below() {
+						told = after
+					}
+				}
+			}
+			require.Equal(t, tc.after, told)
+		})
+	}
+}
+
+// TestARankThatGoesOnInTimeIsWaitedFor: in a pipeline that works, one rank has the data of all others in turn. The record
+// that it went on comes after the one that the others wait.
+func TestARankThatGoesOnInTimeIsWaitedFor(t *testing.T) {
+	c, j := newCalls(2), newJoin(DefaultOptions)
+	c.stand(waitsIn("recv", "pipe.py:8 in fwd"), 0)
+	c.at = c.at.Add(10 * time.Second)
+	c.stand(waitsIn("recv", "pipe.py:9 in bwd"), 1)
+	j.Add(c.list, c.at)
+	require.Empty(t, findings(j.Advance(c.at.Add(time.Second))))
+	c.list = plog.NewLogs()
+	c.record(eventMoving, comm{}, 0, nil)
+	j.Add(c.list, c.at.Add(1500*time.Millisecond))
+	require.Empty(t, findings(j.Advance(c.at.Add(time.Hour))))
+}
+
 // TestLinesOfThoseThatWaitComeLater: a rank that waits in a collective says its line once it does so for too long.
 func TestLinesOfThoseThatWaitComeLater(t *testing.T) {
 	s := &standingJob{newCalls(2), newJoin(DefaultOptions)}

@@ -276,7 +276,8 @@ func (s *ranksByStack) oneMount(now int64) *Finding {
 // allWait finds that every rank has waited in a collective, for its GPU, or for its threads of backward, for longer than a
 // collective takes, and that nothing else of their processes goes on. Long work of GPUs looks the
 // same from outside where nobody is in a collective; and what calls show is told by them. Where all are in collectives
-// and no data of any of them moves, for longer than it ever rests, nothing is left to wait for.
+// and no data of any of them moves, for longer than it ever rests, nothing is left to wait for. Nor is it where they wait
+// for each other: then no collective is slow that is to be waited for.
 func (s *ranksByStack) allWait(shown bool, now int64) *Finding {
 	if shown {
 		return nil
@@ -297,7 +298,7 @@ func (s *ranksByStack) allWait(shown bool, now int64) *Finding {
 	if 2*inCollective < r.world {
 		return nil
 	}
-	if at := newest + int64(r.options.StuckWait); now < at && !silent {
+	if at := newest + s.patience(now); now < at && !silent {
 		r.later(at)
 		return nil
 	}

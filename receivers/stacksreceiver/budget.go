@@ -45,6 +45,14 @@ const (
 // recordsKept are for ranks that do not wait for others: they may be whom these wait for.
 const recordsKept = recordsAtOnce / 4
 
+// keptFrom is how many records are kept from a rank.
+func keptFrom(waits bool) int {
+	if waits {
+		return recordsKept
+	}
+	return 0
+}
+
 // budget is what a domain may say.
 type budget struct {
 	records, text bucket

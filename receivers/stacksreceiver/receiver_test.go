@@ -722,6 +722,73 @@ func TestOfAYoungRankNothingIsOverdueForLong(t *testing.T) {
 	require.Equal(t, "overdue", b.Next(t).Attributes().AsRaw()["nccl.rank.silence"])
 }
 
+// TestARankThatWaitsForOthersIsOverdueSoon: in its first step, too, and whatever its own pauses are. It does not start up
+// itself. What its threads or children do counts as before.
+func TestARankThatWaitsForOthersIsOverdueSoon(t *testing.T) {
+	for name, tc := range map[string]struct {
+		class  waitclass.Class
+		works  time.Duration // CPU of its threads, each second
+		pauses bool          // it often rests in its own code
+		soon   bool
+	}{
+		"in its first step":                   {class: waitclass.Collective, soon: true},
+		"and it often pauses itself":          {class: waitclass.Collective, pauses: true, soon: true},
+		"another thread of it compiles":       {class: waitclass.Collective, works: 500 * time.Millisecond},
+		"it waits for its GPU":                {class: waitclass.GPU},
+		"it waits for threads of its own":     {class: waitclass.Backward},
+		"it waits for a lock in a first step": {class: waitclass.Lock},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			cpu := time.Duration(0)
+			looks := func(n int) {
+				for range n {
+					cpu += tc.works
+					b.at(42, func(p *fake) {
+						p.does = &activity.Process{Process: rank(42, 3), State: socketstall.Sleeping, CPU: cpu, Inside: &activity.Inside{Compared: true}}
+					})
+					b.looks(t, 1)
+				}
+			}
+			stands := func(class waitclass.Class, call uint64) {
+				b.at(42, func(p *fake) {
+					p.status.Switches++
+					p.place, p.class = pystack.Place{Chain: call, Calls: call}, class
+					p.stack = waiting(42)
+					p.stack.Threads[0].Wait.Class, p.stack.Threads[0].Place = class, p.place
+				})
+			}
+			stands(waitclass.OwnCode, 7)
+			b.Resolver.Know(rank(42, 3))
+			b.start(t)
+			looks(1)
+			for range 4 {
+				if tc.pauses {
+					stands(waitclass.OwnCode, 7)
+					looks(20)
+					stands(waitclass.Collective, 8)
+					looks(1)
+				}
+			}
+			stands(tc.class, 9)
+			looks(3)
+			r := b.Next(t)
+			for r.EventName() != "process.stack" || r.Attributes().AsRaw()["process.stack.wait_class"] != string(tc.class) {
+				r = b.Next(t)
+			}
+			require.Equal(t, "usual", r.Attributes().AsRaw()["nccl.rank.silence"])
+			looks(2)
+			if !tc.soon {
+				looks(20)
+				require.Empty(t, b.Records)
+				return
+			}
+			a := b.Next(t).Attributes().AsRaw()
+			require.Equal(t, []any{"overdue", "train.py:120 in save_checkpoint < main"}, []any{a["nccl.rank.silence"], a["process.stack.where"]})
+		})
+	}
+}
+
 func TestOffReadsNothing(t *testing.T) {
 	b := newBench(t)
 	b.config.Stacks = Off

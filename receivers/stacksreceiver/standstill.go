@@ -109,6 +109,7 @@ type follower struct {
 	peer      bool                // a process of its job has ended
 	habits    map[uint64][]time.Duration
 	asleepFor stays     // its last sleeps of several looks, wherever
+	waitedFor stays     // of these where it waited as in each step
 	inCalls   stays     // its last long times in one call, whichever
 	began     time.Time // of the first look
 	spin      spin
@@ -155,7 +156,7 @@ func newFollower(p identity.Process) *follower {
 // that thread stands elsewhere or goes on.
 func (f *follower) turn() {
 	f.seen, f.looks, f.place, f.inCall, f.ran, f.sleeps = false, 0, nowhere, time.Time{}, 0, 0
-	f.spin, f.asleepFor, f.inCalls = spin{}, stays{}, stays{}
+	f.spin, f.asleepFor, f.waitedFor, f.inCalls = spin{}, stays{}, stays{}, stays{}
 }
 
 // outcome is what a look says to do.
@@ -182,6 +183,9 @@ func (f *follower) look(now time.Time, status procfs.ThreadStatus, config *Confi
 	f.seen, f.status = true, status
 	if slept && !same {
 		f.asleepFor.note(now, now.Sub(f.since))
+		if rested {
+			f.waitedFor.note(now, now.Sub(f.since))
+		}
 	}
 	if same {
 		f.looks++
@@ -322,13 +326,16 @@ func (f *follower) callPatience(now time.Time, config *Config) time.Duration {
 }
 
 // unusual reports whether a thread that sleeps does so for as long as hardly ever lately.
-func (f *follower) unusual(now time.Time) bool {
-	return now.Sub(f.since) >= min(f.asleepFor.reached(time.Time{}, 2), longestHabit)
+func (f *follower) unusual(now time.Time) bool { return f.longerThan(&f.asleepFor, now) }
+
+// longerThan reports whether it has slept for longer than all but one of these times.
+func (f *follower) longerThan(times *stays, now time.Time) bool {
+	return now.Sub(f.since) >= min(times.reached(time.Time{}, 2), longestHabit)
 }
 
 // waitsAsUsual reports whether the rank waits for others, for no longer than it does in its steps.
 func (f *follower) waitsAsUsual(now time.Time) bool {
-	return f.atWork() && f.status.State == 'S' && !f.unusual(now)
+	return f.atWork() && f.status.State == 'S' && !f.longerThan(&f.waitedFor, now)
 }
 
 // worked reports whether the thread did more since it was asked last than to wake, and wait on: it

@@ -357,6 +357,7 @@ func (w *watch) lookInto() {
 	var of []*follower
 	pause := longestPause
 	for _, f := range w.follows {
+		f.rest.Waits = f.classes[f.place.Calls] == waitclass.Collective
 		if f.looks > 0 && f.rest.Wanted(w.now) && !f.waitsAsUsual(w.now) {
 			rest, of = append(rest, f.Process), append(of, f)
 			pause = min(pause, w.now.Sub(f.rest.Last)/restsPerLook)
@@ -385,7 +386,7 @@ func (w *watch) doings(ctx context.Context) {
 		if !f.changed(w.now) || !w.config.Events.ProcessStackDoing.Enabled || !f.doings.take(w.now, 1) {
 			continue
 		}
-		if !w.budget(f.Domain).records.take(w.now, 1) { // later, if it does that on
+		if !w.budget(f.Domain).records.takeKeeping(w.now, 1, keptFrom(f.rest.Waits)) { // later, if it does that on
 			w.telemetry.ReceiverStacksPostponed.Add(ctx, 1)
 			continue
 		}
@@ -476,11 +477,7 @@ func (w *watch) takeAll(ctx context.Context, found []candidate) {
 // room reports whether its domain may say that a rank stands: else once there is room, if it stands on.
 // Those that wait for others leave a part of it to the rest.
 func (w *watch) room(ctx context.Context, c candidate, waits bool) bool {
-	kept := 0
-	if waits {
-		kept = recordsKept
-	}
-	if !w.config.Events.ProcessStack.Enabled || w.budget(c.Domain).records.has(w.now, c.cost(), kept) {
+	if !w.config.Events.ProcessStack.Enabled || w.budget(c.Domain).records.has(w.now, c.cost(), keptFrom(waits)) {
 		return true
 	}
 	w.telemetry.ReceiverStacksPostponed.Add(ctx, 1)

@@ -57,6 +57,7 @@ type Rest struct {
 	Silence  socketstall.Silence // for what it does and is used to
 	Enough   int                 // looks at which it was at work until its pauses are known; 0 stands for ten
 	Found    bool                // it has not gone on since it was first looked at, and was there before
+	Waits    bool                // for others: how long it rests is no pause of its own
 
 	learned int       // looks at which it was at work
 	first   time.Time // the first of them
@@ -139,8 +140,12 @@ func (r *Rest) usual(how socketstall.Activity, now time.Time) time.Duration {
 }
 
 // longest is how long a rest may last in which nothing goes on. One in which it was found, while its pauses are not
-// known, has not just begun: it need not be given twice the time.
+// known, has not just begun: it need not be given twice the time. Where it waits for others, it neither starts up nor
+// pauses itself. Whether one of those does, their own rests tell.
 func (r *Rest) longest(now time.Time) time.Duration {
+	if r.Waits {
+		return 0
+	}
 	if r.Found && r.learned < r.enough() {
 		return unlearned
 	}
@@ -163,7 +168,8 @@ func (r *Rest) mostly() socketstall.Activity {
 
 // Wanted reports whether it has not gone on for longer than it usually does.
 func (r *Rest) Wanted(now time.Time) bool {
-	return now.Sub(r.Last) >= max(Least, r.pauses.Repeated("", now))
+	idle := now.Sub(r.Last)
+	return idle >= Least && (r.Waits || idle >= r.pauses.Repeated("", now))
 }
 
 // Look takes what the process does now.
