@@ -32,8 +32,8 @@ func requireNoHoles(t *testing.T, text string) {
 // lists are fields that can name one rank or several.
 var lists = []string{"ranks", "waiting", "culprits", "silent", "singled", "here"}
 
-// counted is a word for several behind one, or for one behind several. "1 times as long" is none.
-var counted = regexp.MustCompile(`\b1 (collectives|errors|others|peers|ranks|starts)\b|\b1 times($|[^ ]| [^a])` +
+// counted is a word for several behind one, or for one behind several. "1 times as long" is none. Of two, all are both.
+var counted = regexp.MustCompile(`\b[Aa]ll [12]\b|\b1 (collectives|errors|others|peers|ranks|starts)\b|\b1 times($|[^ ]| [^a])` +
 	`|\b2 (collective|error|other|peer|rank|start|time)\b`)
 
 // consequences are words that a headline may use only where one piece of their evidence was seen.

@@ -536,7 +536,7 @@ func TestWhatCallsTell(t *testing.T) {
 					c.stands(data, 10, "overdue", rank+2, rank+4, rank+6).stands(data, 9, "overdue", rank)
 				}
 			},
-			want: "all 2 ranks called AllReduce #50 (4,096 x bf16), and all wait: the fault is below the program", kind: AllCalled, sure: Likely,
+			want: "both ranks called AllReduce #50 (4,096 x bf16), and all wait: the fault is below the program", kind: AllCalled, sure: Likely,
 		},
 		"two ranks that stand in communicators of their own": {
 			calls: func(c *calls) {

@@ -15,7 +15,7 @@ func (f *Finding) callText() string {
 	case NotInitialized:
 		text = fmt.Sprintf("%s %s not called %s for %s, which %s called", f.who(), plural(f.Culprits, "has", "have"), f.Operation, f.Desc, f.CalledBy)
 	case AllCalled:
-		return fmt.Sprintf("all %s ranks called %s, and all wait: the fault is below the program", verdict.Number(f.Members), op) + f.gpuText()
+		return fmt.Sprintf("%s called %s, and all wait: the fault is below the program", verdict.All(f.Members, "ranks"), op) + f.gpuText()
 	case Halted:
 		text = f.CalledBy + plural(f.Waiting, " waits", " wait") + " for " + f.who() + " in " + f.Desc
 	case NoCall:
@@ -47,7 +47,7 @@ func (f *Finding) stackText() string {
 	wait := f.CalledBy + plural(f.Waiting, " waits", " wait")
 	switch f.Kind {
 	case AllWait, Apart:
-		text := "all " + verdict.Number(f.Members) + " ranks wait in a collective or for their GPUs"
+		text := verdict.All(f.Members, "ranks") + " wait in a collective or for their GPUs"
 		if f.Kind == AllWait {
 			text += ": the fault is below the program"
 		}

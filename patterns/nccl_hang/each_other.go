@@ -217,7 +217,7 @@ func (s *ranksByStack) eachOtherText(circle, odd []int) string {
 		case odd != nil:
 			return placesText(s.places(odd), plural(odd, " itself", " themselves"), callers) + "; " + placesText(s.places(others), plural(odd, " for it", " for them"), callers)
 		case len(others) == 0:
-			return "all " + verdict.Number(len(circle)) + " ranks wait for each other: " + placesText(s.places(circle), "", callers)
+			return verdict.All(len(circle), "ranks") + " wait for each other: " + placesText(s.places(circle), "", callers)
 		}
 		return subject(circle) + " wait for each other: " + placesText(s.places(circle), "", callers) + "; " + placesText(s.places(others), " for them", callers)
 	}

@@ -88,7 +88,7 @@ func TestRanksThatWaitForEachOther(t *testing.T) {
 			want: "all 4 ranks wait for each other: ranks 0, 2 in all_gather at train.py:40 in sync < main, ranks 1, 3 in all_reduce at train.py:50 in step < main",
 		},
 		"different collectives, and no line is sent": {
-			of: []stack{waitsIn("all_reduce", ""), waitsIn("barrier", "")}, want: "all 2 ranks wait for each other: rank 0 in all_reduce, rank 1 in barrier",
+			of: []stack{waitsIn("all_reduce", ""), waitsIn("barrier", "")}, want: "both ranks wait for each other: rank 0 in all_reduce, rank 1 in barrier",
 		},
 		"more lines than there is room for": {
 			of:   []stack{waitsIn("all_reduce", "a.py:50 in first < evaluate_all_of_it < train_for_one_epoch < main"), waitsIn("barrier", "a.py:51 in second < evaluate_all_of_it < train_for_one_epoch < main"), waitsIn("broadcast", "a.py:52 in third < evaluate_all_of_it < train_for_one_epoch < main")},
@@ -101,7 +101,7 @@ func TestRanksThatWaitForEachOther(t *testing.T) {
 			of:   []stack{sum, sum, waitsIn("all_reduce", "train.py:60 in finish"), waitsIn("all_reduce", "train.py:60 in finish")},
 			want: "all 4 ranks wait in a collective or for their GPUs; ranks 0-1 in all_reduce at train.py:50 in step, ranks 2-3 in all_reduce at train.py:60 in finish",
 		},
-		"one collective": {of: []stack{sum, sum}, want: "all 2 ranks wait in a collective or for their GPUs: the fault is below the program"},
+		"one collective": {of: []stack{sum, sum}, want: "both ranks wait in a collective or for their GPUs: the fault is below the program"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCalls(len(tc.of))
@@ -270,7 +270,7 @@ func TestLinesOfThoseThatWaitComeLater(t *testing.T) {
 	s.joinUnderTest = requireSameState(t, s.joinUnderTest)
 	found := soon(s.joinUnderTest, s.at)
 	require.Len(t, found, 1)
-	require.Equal(t, "all 2 ranks wait for each other: rank 0 in recv at pipe.py:7 in fwd, rank 1 in recv at pipe.py:9 in bwd", found[0].String())
+	require.Equal(t, "both ranks wait for each other: rank 0 in recv at pipe.py:7 in fwd, rank 1 in recv at pipe.py:9 in bwd", found[0].String())
 }
 
 // TestRanksAtManyPlaces: ranks may claim as many places as there are ranks.

@@ -43,7 +43,7 @@ func (g *group) quiet(least time.Duration) string {
 func (g *group) progress(ranks []int, seq int64) string {
 	who := subject(ranks)
 	if len(ranks) == len(g.members) && len(ranks) > 1 {
-		who = "all " + verdict.Number(len(ranks)) + " ranks"
+		who = verdict.All(len(ranks), "ranks")
 	}
 	if seq == 0 {
 		return who + " entered no collective of " + g.name()

@@ -873,9 +873,9 @@ func TestRanksThatWaitInSeveralCollectives(t *testing.T) {
 				return broadcast
 			}
 			return sum
-		}, "all 2" + apart + "rank 1 waits at train.py:40 in sync, and rank 0 at train.py:50 in step"},
-		"two ranks, and no line is sent":                 {2, func(rank int) stack { return at(fmt.Sprint(rank), "") }, "all 2" + apart + "rank 1 waits at another place of the program than rank 0"},
-		"two ranks in one place":                         {2, func(int) stack { return sum }, "all 2 ranks wait in a collective or for their GPUs: the fault is below the program"},
+		}, "both" + apart + "rank 1 waits at train.py:40 in sync, and rank 0 at train.py:50 in step"},
+		"two ranks, and no line is sent":                 {2, func(rank int) stack { return at(fmt.Sprint(rank), "") }, "both" + apart + "rank 1 waits at another place of the program than rank 0"},
+		"two ranks in one place":                         {2, func(int) stack { return sum }, "both ranks wait in a collective or for their GPUs: the fault is below the program"},
 		"three stages of a pipeline, each at its line":   {3, func(rank int) stack { return at(fmt.Sprint(rank), "") }, "all 3 ranks wait in a collective or for their GPUs: the fault is below the program"},
 		"two groups of a job, each at a line of its own": {4, func(rank int) stack { return at(fmt.Sprint(rank/2), "") }, "all 4 ranks wait in a collective or for their GPUs: the fault is below the program"},
 	} {

@@ -281,7 +281,7 @@ func TestTemplateLeavesOutWhatIsNotKnown(t *testing.T) {
 }
 
 func TestTemplates(t *testing.T) {
-	known := map[string]string{"x": "3", "single": "1", "list": "0-3, 8", "range": "0-3", "name": "rank-3", "names": "a, b", "many": "131072", "large": "83391348736"}
+	known := map[string]string{"x": "3", "single": "1", "two": "2", "list": "0-3, 8", "range": "0-3", "name": "rank-3", "names": "a, b", "many": "131072", "large": "83391348736"}
 	seen := map[string]bool{"death": true, rule.Full: true}
 	knowns := rule.Known{
 		Field: func(name string) (string, bool) { value, ok := known[name]; return value, ok },
@@ -304,6 +304,8 @@ func TestTemplates(t *testing.T) {
 		"wait: {many: number}, {x: number}, {name: number}":                                    "wait: 131,072, 3, rank-3",
 		"{single: number error|errors}, {x: number error|errors}, {many: number error|errors}": "1 error, 3 errors, 131,072 errors",
 		"{y: number time|times}, {name: number time|times}, {x: number|numbers}":               "unknown, rank-3 times, number",
+		"{two: all rank|ranks}, {x: all rank|ranks}, {many: all rank|ranks}":                   "both ranks, all 3 ranks, all 131,072 ranks",
+		"{single: all rank|ranks}, {y: all rank|ranks}, {name: all rank|ranks}":                "1 rank, unknown, rank-3 ranks",
 		"{x} ranks, {name} ranks":                  "3 ranks, rank-3 ranks",
 		"{many} bytes of {large} bytes, {y} bytes": "128 KiB of 77.7 GiB, unknown bytes",
 		"[{x} bytes|none]; {name} bytes":           "3 bytes; rank-3 bytes",
@@ -315,7 +317,7 @@ func TestTemplates(t *testing.T) {
 		require.Equal(t, want, tpl.Expand(knowns), text)
 	}
 	for text, problem := range map[string]string{
-		"{x: rank}": "two words", "{x: number rank}": "two words", "{x: a|b|c}": "two words", "[if : x]": "no condition", "[if death x]": "no condition", "[a|b": "a ] is missing",
+		"{x: rank}": "two words", "{x: number rank}": "two words", "{x: all}": "two words", "{x: all rank}": "two words", "{x: a|b|c}": "two words", "[if : x]": "no condition", "[if death x]": "no condition", "[a|b": "a ] is missing",
 		"[a[b]]": "not nested", "{x": "not a field", "a]": "stray", "[{x: a|b]": "not a field",
 	} {
 		_, err := rule.ParseTemplate(text)

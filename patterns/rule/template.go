@@ -3,6 +3,7 @@ package rule
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -11,7 +12,8 @@ import (
 // Template is text with {field} in it. {field: one|more} is the word "one" where the field
 // is a single rank, thing or text, and "more" where it is a list. {field} ranks is
 // how many there are, with commas: 1,023 ranks; elsewhere {field: number} is, and
-// {field: number error|errors} with its word: 1 error, 1,023 errors. {field} bytes is
+// {field: number error|errors} with its word: 1 error, 1,023 errors. {field: all rank|ranks}
+// is the same where all are meant: both ranks, all 1,023 ranks. {field} bytes is
 // a size in the largest unit that keeps it above 1: 77.7 GiB. Of the parts in
 // [brackets], which | separates, the first counts whose fields all have a value, and, where
 // it begins with "if EXPRESSION:", whose evidence was seen; none may. Outside of brackets a
@@ -28,6 +30,7 @@ type part struct {
 	field     string
 	counts    bool   // the field is how many ranks there are: {count} ranks
 	sizes     bool   // the field is a number of bytes, and the word behind it is said with it
+	all       bool   // it counts, and all are meant: both ranks, all 1,023 ranks
 	one, more string // words for the field, instead of its value; behind it, where it counts
 	options   []option
 }
@@ -122,11 +125,12 @@ func (p *templateParser) field() (part, error) {
 		return part{field: name, counts: true}, nil
 	}
 	words, counts := strings.CutPrefix(words, "number ")
+	words, all := strings.CutPrefix(words, "all ")
 	one, more, two := strings.Cut(words, "|")
 	if !two || strings.ContainsAny(one+more, "{[|]") || one+more == "" {
 		return part{}, fmt.Errorf("{%s} has not two words: write {%s: waits|wait}, for one and for several", inner, name)
 	}
-	return part{field: name, one: one, more: more, counts: counts}, nil
+	return part{field: name, one: one, more: more, counts: counts, all: all}, nil
 }
 
 // wordBytes behind a field makes it a size.
@@ -229,6 +233,8 @@ func (p part) word(k Known) string {
 		return "unknown" + wordBytes
 	case !ok:
 		return "unknown"
+	case p.all:
+		return p.allOf(value)
 	case p.counts:
 		return p.counted(value)
 	case p.sizes:
@@ -252,6 +258,14 @@ func (p part) counted(value string) string {
 		value = verdict.Thousands(value)
 	}
 	return strings.TrimRight(value+" "+word, " ")
+}
+
+// allOf says that all of so many are meant.
+func (p part) allOf(value string) string {
+	if n, err := strconv.Atoi(value); err == nil && n > 1 {
+		return verdict.All(n, p.more)
+	}
+	return p.counted(value)
 }
 
 // isList reports whether a value is several: a range of numbers, or texts with commas.

@@ -12,6 +12,14 @@ func Number[T int | int64 | uint64](n T) string {
 	return Thousands(text)
 }
 
+// All says that all of these, two or more, are meant: both ranks, all 1,023 ranks.
+func All(n int, what string) string {
+	if n == 2 {
+		return "both " + what
+	}
+	return "all " + Number(n) + " " + what
+}
+
 // Thousands puts commas into the digits of a whole number.
 func Thousands(digits string) string {
 	for at := len(digits) - 3; at > 0; at -= 3 {

@@ -102,7 +102,7 @@ func TestHeaders(t *testing.T) {
 		"a bad escape":         {"a=1,b=" + token + "%zz", []string{"--to=https://a"}, "header 2"},
 		"no name":              {"=" + token, []string{"--to=https://a"}, "header 1"},
 		"a line end":           {"a=" + token + "%0d%0ab:c", []string{"--to=https://a"}, "header 1"},
-		"two backends":         {"a=" + token, []string{"--to=https://a", "--to=https://b"}, "to all 2"},
+		"two backends":         {"a=" + token, []string{"--to=https://a", "--to=https://b"}, "to 2 backends"},
 		"unencrypted":          {"a=" + token, []string{"--to=http://a"}, "unencrypted"},
 		"unencrypted, of gRPC": {"a=" + token, []string{"--to-all=grpc://a"}, "unencrypted"},
 	} {

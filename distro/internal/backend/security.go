@@ -33,7 +33,7 @@ func (b *Backends) readSecurity(env func(string) string) (err error) {
 		return err
 	}
 	if len(b.targets) > 1 {
-		return fmt.Errorf("%s would show one backend's token to all %d: name one backend, or write their exporters in a configuration file", headersVariable, len(b.targets))
+		return fmt.Errorf("%s would show one backend's token to %d backends: name one backend, or write their exporters in a configuration file", headersVariable, len(b.targets))
 	}
 	if t := b.targets[0]; t.plain && !t.local() {
 		return fmt.Errorf("%s would go to %s unencrypted: use https:// or grpcs://, or write the exporter in a configuration file", headersVariable, t)
