@@ -2,6 +2,7 @@ package patterns_test
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -123,11 +124,7 @@ func render(t *testing.T, r *rule.Rule, template rule.Template, wrong *regexp.Re
 
 // choices are the templates of a headline or a remedy by the value that picks them.
 func choices(c *rule.Choice) map[string]rule.Template {
-	all := map[string]rule.Template{"": c.Default}
-	for _, one := range c.Cases {
-		all[one.Value] = one.Text
-	}
-	return all
+	return maps.Collect(c.All)
 }
 
 // evidenceOf are the sets of what a template asks for, with and without a full verdict.

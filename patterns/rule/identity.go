@@ -140,10 +140,7 @@ func (r *Rule) FieldsInUse(others []string) []string {
 		}
 	}
 	for _, c := range []Choice{r.Severity, r.Headline, r.Remedy} {
-		used = append(append(used, c.By), c.Default.Fields()...)
-		for _, one := range c.Cases {
-			used = append(used, one.Text.Fields()...)
-		}
+		used = append(used, c.Fields()...)
 	}
 	for _, x := range r.Explains {
 		used = append(used, x.Mine...)

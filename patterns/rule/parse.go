@@ -20,7 +20,7 @@ import (
 const (
 	maxFileBytes = 1 << 20
 	maxEvidence  = 64 // one bit each
-	maxFields    = 64
+	maxFields    = 96
 	maxDuration  = 7 * 24 * time.Hour
 )
 
@@ -331,10 +331,19 @@ func (d *decoder) choiceOf(what string, to *Choice, r *Rule, template func(*Temp
 			to.Cases = append(to.Cases, one)
 		})
 	}}
-	v := d.object(plain.kind+" or choice", strings.ToUpper(what[:1])+what[1:], what, []key{
+	kind := plain.kind + " or choice"
+	others := value{kind: kind, section: plain.section, keys: plain.keys, read: func(n *yaml.Node) {
+		if n.Kind == yaml.MappingNode {
+			to.Else = &Choice{}
+			d.choiceOf(what, to.Else, r, template).read(n)
+			return
+		}
+		plain.read(n)
+	}}
+	v := d.object(kind, strings.ToUpper(what[:1])+what[1:], what, []key{
 		{"by", by, needed, "whose value decides"},
 		{"cases", cases, "", "the " + plain.kind + " for each value"},
-		{"default", plain, needed, "for all other values"},
+		{"default", others, needed, "for all other values; or by another field"},
 	})
 	mapping := v.read
 	v.read = func(n *yaml.Node) {

@@ -54,6 +54,27 @@ func TestParseReadsWhatTheFileSays(t *testing.T) {
 	require.Subset(t, r.Attributes(), []string{"host.name", "process.pid", "my.code", "kernelevents.fault_id"})
 }
 
+// What is said by default may depend on another field, and on a third.
+func TestADefaultMayBeAChoiceOfItsOwn(t *testing.T) {
+	headline := `headline:
+  by: pid
+  cases: {"1": "init is broken"}
+  default: {by: code, cases: {"7": "{unit} is broken"}, default: {by: pid, cases: {"2": "kthreadd is broken"}, default: "something is"}}`
+	text := strings.Replace(valid, `headline: "{host} is broken"`, headline, 1)
+	r, err := rule.Parse("mine.yaml", []byte(text))
+	require.NoError(t, err)
+	require.Subset(t, r.FieldsInUse(nil), []string{"pid", "code", "unit"})
+	for _, tc := range []struct{ pid, code, want string }{
+		{"1", "7", "init is broken"}, {"2", "7", "mine is broken"}, {"2", "8", "kthreadd is broken"}, {"3", "", "something is"},
+	} {
+		values := map[string]string{"pid": tc.pid, "code": tc.code, "unit": "mine"}
+		got := r.Headline.Expand(rule.Known{Field: func(name string) (string, bool) { return values[name], values[name] != "" }})
+		require.Equal(t, tc.want, got)
+	}
+	_, err = rule.Parse("mine.yaml", []byte(strings.Replace(text, "by: code", "by: cod", 1)))
+	require.ErrorContains(t, err, `mine.yaml:26:17: there is no field "cod"`)
+}
+
 // Evidence that depends on itself would never be decided.
 func TestEvidenceThatDependsOnItselfIsRefused(t *testing.T) {
 	for name, tc := range map[string]struct{ first, second string }{

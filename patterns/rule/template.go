@@ -296,6 +296,7 @@ type Choice struct {
 	By      string // field, "" for always Default
 	Cases   []Case
 	Default Template
+	Else    *Choice // instead of Default, where another field decides then
 }
 
 // Case is the template for one value.
@@ -313,7 +314,36 @@ func (c Choice) Pick(k Known) Template {
 			}
 		}
 	}
+	if c.Else != nil {
+		return c.Else.Pick(k)
+	}
 	return c.Default
+}
+
+// All yields the templates, each with the value that picks it, "" where none does.
+func (c Choice) All(yield func(value string, t Template) bool) {
+	for _, one := range c.Cases {
+		if !yield(one.Value, one.Text) {
+			return
+		}
+	}
+	if c.Else != nil {
+		c.Else.All(yield)
+	} else {
+		yield("", c.Default)
+	}
+}
+
+// Fields are the fields that decide, and those of the templates.
+func (c Choice) Fields() []string {
+	all := []string{c.By}
+	if c.Else != nil {
+		all = append(all, c.Else.Fields()...)
+	}
+	for _, t := range c.All {
+		all = append(all, t.Fields()...)
+	}
+	return all
 }
 
 // Expand picks the template and fills in the values.
