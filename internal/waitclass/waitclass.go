@@ -1,4 +1,4 @@
-// Package waitclass says what a thread waits for, from its frames: with other ranks, for a GPU,
+// Package waitclass says what a thread waits for, from its frames: with other ranks, for a key of a store, for a GPU,
 // for data, for storage, for a lock, for a network, for a compiler, for the threads of backward, or
 // for its own code. It names the function of the kernel that it sleeps in, and whose that is.
 //
@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -20,6 +21,7 @@ type Class string
 // The classes.
 const (
 	Collective  Class = "collective"   // other ranks
+	Store       Class = "store"        // what another rank is to write into the store of their job, outside of a collective
 	GPU         Class = "gpu"          // its GPU
 	DataLoading Class = "data_loading" // the next batch
 	Storage     Class = "storage"      // a file
@@ -32,7 +34,7 @@ const (
 
 // Classes lists all of them.
 func Classes() []Class {
-	return []Class{Collective, GPU, DataLoading, Storage, Lock, Network, Compiling, Backward, OwnCode}
+	return []Class{Collective, Store, GPU, DataLoading, Storage, Lock, Network, Compiling, Backward, OwnCode}
 }
 
 // Stack is a thread's frames, innermost first in each layer.
@@ -137,6 +139,8 @@ func parse(text string) (*Table, error) {
 // answer. So it is with the threads of backward. A native row of OwnCode says that the thread runs
 // what is farther out itself: those rows do not count, and it does not wait for other threads there.
 //
+// The ranks of a group find each other by a store. A wait for that is a part of the collective around it.
+//
 // A futex or a socket, where no frame of user space is read, says nothing: in a collective threads wait
 // so, too.
 func (t *Table) Of(s Stack) Wait {
@@ -160,13 +164,29 @@ func (t *Table) Of(s Stack) Wait {
 			case r.class == Backward && itself, i < kernelLayer && (r.class == Lock || r.class == Backward) && in != nil && in.class != Lock:
 				continue
 			}
-			if w.Class, w.Why = r.class, why; w.Class == Collective {
+			w.Class, w.Why = r.class, why
+			if w.Class == Store && t.inCollective(s) {
+				w.Class = Collective
+			}
+			if w.Class == Collective {
 				w.Call = t.call(s)
 			}
 			return w
 		}
 	}
 	return w
+}
+
+// inCollective reports whether a frame is one of a collective.
+func (t *Table) inCollective(s Stack) bool {
+	native := slices.ContainsFunc(s.called(), func(f Native) bool {
+		r, _ := t.nativeRow(Stack{Native: []Native{f}}, 0)
+		return r != nil && r.class == Collective
+	})
+	return native || slices.ContainsFunc(s.Python, func(f Python) bool {
+		r, _ := t.pythonRow(Stack{Python: []Python{f}}, 0)
+		return r != nil && r.class == Collective
+	})
 }
 
 // gloo are the functions of compiled code in which a thread waits that has no frame of Python for it: Work.wait of
@@ -203,15 +223,22 @@ func interpreter(object string) bool {
 	return strings.HasPrefix(object, "libpython") || strings.HasPrefix(object, "python")
 }
 
-// nativeRow looks as far as the code that Python has called: what is further out has called
+// called is the compiled code that Python has called: what is further out has called
 // Python, and is told by Python's frames.
-func (t *Table) nativeRow(s Stack, level int) (*row, string) {
+func (s *Stack) called() []Native {
 	python := false
-	for _, f := range s.Native {
-		if !interpreter(path.Base(f.Object)) && python {
-			return nil, ""
+	for i, f := range s.Native {
+		is := interpreter(path.Base(f.Object))
+		if !is && python {
+			return s.Native[:i]
 		}
-		python = python || interpreter(path.Base(f.Object)) && len(s.Python) > 0
+		python = python || is && len(s.Python) > 0
+	}
+	return s.Native
+}
+
+func (t *Table) nativeRow(s Stack, level int) (*row, string) {
+	for _, f := range s.called() {
 		object := path.Base(f.Object)
 		for i := range t.native {
 			r := &t.native[i]

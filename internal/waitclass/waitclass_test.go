@@ -197,7 +197,34 @@ func TestWhatAThreadWaitsFor(t *testing.T) {
 		},
 		"M a rank whose interpreter has no name for its loop waits for the store": {
 			stack("do_sys_poll __x64_sys_poll", "libc.so.6: libc.so.6:poll libtorch_cpu.so.2.14.1: libtorch_cpu.so.2.14.1:_ZN4c10d8TCPStore6doWaitEN3c108ArrayRefE libtorch_python.so.2.14.1: python3.14: python3.14:PyEval_EvalCode python3.14:Py_RunMain libc.so.6:__libc_start_main python3.14:_start", "train.py:<module>"),
-			Collective, "do_sys_poll", "",
+			Store, "do_sys_poll", "",
+		},
+		"M a rank waits for a key of the store": {
+			stack("do_poll do_sys_poll __x64_sys_poll", "libc.so.6:poll libtorch_cpu.so.2.14.1: libtorch_cpu.so.2.14.1:_ZN4c10d8TCPStore6doWaitE libtorch_cpu.so.2.14.1:_ZN4c10d8TCPStore4waitE libtorch_cpu.so.2.14.1:_ZN4c10d11PrefixStore4waitE libtorch_python.so.2.14.1:"+eval, "wait.py:until_written train.py:main"),
+			Store, "do_poll", "",
+		},
+		"the same, of a library that has the symbols of its inner functions": {
+			stack("do_poll do_sys_poll __x64_sys_poll", "libc.so.6:poll libtorch_cpu.so:_ZN4c10d7tcputil9recvBytesE libtorch_cpu.so:_ZN4c10d6detail9TCPClient12receiveValueE libtorch_cpu.so:_ZN4c10d8TCPStore5doGetE libtorch_python.so:"+eval, "train.py:main"),
+			Store, "do_poll", "",
+		},
+		"P a store in a file": {
+			stack("hrtimer_nanosleep", "libc.so.6:clock_nanosleep libtorch_cpu.so:_ZN4c10d9FileStore3getE libtorch_python.so:"+eval, "train.py:main"), Store, "hrtimer_nanosleep", "",
+		},
+		"P a store in its own process, for which a data set waits": {
+			stack(futex, "libc.so.6:pthread_cond_timedwait libtorch_cpu.so:_ZN4c10d9HashStore10waitLockedE libtorch_python.so:"+eval, "data.py:__getitem__ "+site+"torch/utils/data/_utils/fetch.py:fetch train.py:main"),
+			Store, "futex_do_wait", "futex",
+		},
+		"P Gloo asks the store for the addresses of the others": {
+			stack("do_poll", "libc.so.6:poll libtorch_cpu.so:_ZN4c10d8TCPStore5doGetE libtorch_cpu.so:_ZN4c10d11PrefixStore3getE libtorch_cpu.so:_ZN4c10d16ProcessGroupGloo9GlooStore3getE libtorch_cpu.so:_ZN4gloo10rendezvous7Context15connectFullMeshE libtorch_cpu.so:_ZN4c10d16ProcessGroupGlooC1E libtorch_python.so:"+eval, "train.py:main"),
+			Collective, "do_poll", "",
+		},
+		"M ranks meet in init_process_group": {
+			stack("do_poll", "libc.so.6:poll libtorch_cpu.so:_ZN4c10d8TCPStore6doWaitE libtorch_cpu.so:_ZN4c10d8TCPStore4waitE libtorch_python.so:"+eval, site+"torch/distributed/distributed_c10d.py:_store_based_barrier "+site+"torch/distributed/distributed_c10d.py:init_process_group train.py:main"),
+			Collective, "do_poll", "",
+		},
+		"a hook of a collective asks the store": {
+			stack("do_poll", "libc.so.6:poll libtorch_cpu.so:_ZN4c10d8TCPStore6doWaitE libtorch_python.so: python3.14: python3.14: libtorch_python.so: libtorch_cpu.so:_ZN4c10d7Reducer13autograd_hookEm", "train.py:hook"),
+			Store, "do_poll", "",
 		},
 		"a hook that a collective's thread calls in Python": {
 			stack("hrtimer_nanosleep", "libc.so.6:clock_nanosleep python3.14: python3.14: libtorch_python.so: libtorch_cpu.so:_ZN4c10d7Reducer13autograd_hookEm libtorch_cpu.so: libc.so.6:", "train.py:hook"),

@@ -192,7 +192,7 @@ func (f *Finding) below() bool {
 func said2(f *Finding) string {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%s %s %q %v %d %d %q %d %q", f.Kind, f.Sure, f.Comm, f.Culprits, f.Seq, f.Called, f.Does, len(f.Affected), f.Mount)
-	_, _ = fmt.Fprintf(h, " %q %q %q", f.GPUs, f.Device, f.Detail)
+	_, _ = fmt.Fprintf(h, " %q %q %q %q", f.GPUs, f.Device, f.Detail, f.In)
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 

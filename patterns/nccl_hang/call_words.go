@@ -47,7 +47,7 @@ func (f *Finding) stackText() string {
 	wait := f.CalledBy + plural(f.Waiting, " waits", " wait")
 	switch f.Kind {
 	case AllWait, Apart:
-		text := verdict.All(f.Members, "ranks") + " wait in a collective or for their GPUs"
+		text := verdict.All(f.Members, "ranks") + " wait in " + cmp.Or(f.In, "a collective") + " or for their GPUs"
 		if f.Kind == AllWait {
 			text += ": the fault is below the program"
 		}
@@ -63,7 +63,7 @@ func (f *Finding) stackText() string {
 		}
 		return text
 	}
-	text := fmt.Sprintf("%s in a collective for %s", wait, f.who())
+	text := fmt.Sprintf("%s in %s for %s", wait, cmp.Or(f.In, "a collective"), f.who())
 	if f.Does != "" {
 		text += ": " + f.Does
 	}

@@ -130,6 +130,7 @@ func (f *Finding) putCalls(a attributes) {
 	}
 	a.text("nccl.call.comm", f.Comm)
 	a.text("nccl.collective.mount", f.Mount)
+	a.text("nccl.collective.waits_in", f.In)
 	a.text("nccl.collective.elements", f.Elements)
 	a.text("nccl.collective.does", f.Does)
 	if f.Grouped {

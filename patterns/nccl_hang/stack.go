@@ -46,6 +46,7 @@ type stackPlace struct {
 // The words of the receiver that are read.
 const (
 	classCollective, classGPU     = "collective", "gpu"
+	classStore                    = "store" // waits for a key that another rank writes
 	classStorage, classData       = "storage", "data_loading"
 	classOwnCode                  = "own_code" // nothing that is known
 	classBackward                 = "backward" // threads of its own, whose stacks do not show what they wait for
@@ -69,7 +70,7 @@ func stackOf(event string, at int64, a pcommon.Map) stackPlace {
 	} else if p.State == "" && letter == "D" {
 		p.State = socketstall.DiskSleep
 	}
-	if p.Class == classCollective || event == eventDoes {
+	if p.Class == classCollective || p.Class == classStore || event == eventDoes {
 		p.Where, p.Call = socketstall.Clip(str(a, "process.stack.where")), socketstall.Clip(str(a, "process.stack.call"))
 	}
 	p.Mount, p.Storage = mountOf(a)
@@ -161,6 +162,12 @@ func (p stackPlace) same(o *stackPlace) bool {
 // waits reports whether the thread waits in a collective, or for its GPU.
 func (p *stackPlace) waits() bool {
 	return p.Standing && (p.Class == classCollective || p.Class == classGPU) && !p.State.Halted()
+}
+
+// inStore reports whether it waits for what another rank is to write into the store of the job: as one does in a
+// collective, where nobody waits in a collective for it.
+func (p *stackPlace) inStore() bool {
+	return p.Standing && p.Class == classStore && !p.State.Halted()
 }
 
 // inDriver reports whether it waits for a driver, without end as far as is seen, where others wait in

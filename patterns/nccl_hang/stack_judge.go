@@ -24,7 +24,7 @@ const (
 type ranksByStack struct {
 	run     *callRun
 	of      []*caller // by rank; nil where none of its processes stands
-	waits   []int     // in a collective, or for their GPU
+	waits   []int     // in a collective, for their GPU, or for a key of the store
 	outside []int     // anywhere else
 	hidden  []int     // nobody could read where
 }
@@ -53,10 +53,28 @@ func (r *callRun) stacked() *ranksByStack {
 			s.outside = append(s.outside, rank)
 		}
 	}
+	s.store()
 	if len(s.waits) == 0 && !slices.ContainsFunc(s.outside, func(rank int) bool { return !s.of[rank].stack.inDriver() }) {
 		s.waits, s.outside = s.outside, nil // nobody waits for them alone: what is common to them is to blame
 	}
 	return s
+}
+
+// store lets ranks that wait for a key of the store wait with the others, unless those wait in a collective for them
+// alone: the rank that is to write the key stands elsewhere.
+func (s *ranksByStack) store() {
+	inStore := func(rank int) bool { return s.of[rank].stack.inStore() }
+	inCollective := func(rank int) bool { return s.of[rank].stack.Class == classCollective }
+	if slices.ContainsFunc(s.waits, inCollective) && !slices.ContainsFunc(s.outside, func(rank int) bool { return !inStore(rank) }) {
+		return
+	}
+	for rank := range s.of {
+		if s.of[rank] != nil && inStore(rank) {
+			s.waits = append(s.waits, rank)
+		}
+	}
+	slices.Sort(s.waits)
+	s.outside = slices.DeleteFunc(s.outside, inStore)
 }
 
 func (who *caller) standsBefore(other *caller) bool {
@@ -132,6 +150,12 @@ func (s *ranksByStack) begin(kind Kind, waits, culprits []int, now int64) *Findi
 		f.rank, f.Host, f.Does = culprits[0], first.host, first.stack.words()
 		if len(culprits) > 1 && f.Does != "" {
 			f.Does = "of rank " + strconv.Itoa(f.rank) + ", " + f.Does
+		}
+	}
+	if in := len(slices.DeleteFunc(slices.Clone(waits), func(rank int) bool { return !s.of[rank].stack.inStore() })); in > 0 {
+		f.In = "the store"
+		if in < len(waits) {
+			f.In = "a collective or " + f.In
 		}
 	}
 	s.identify(f)
@@ -275,27 +299,28 @@ func (s *ranksByStack) oneMount(now int64) *Finding {
 
 // allWait finds that every rank has waited in a collective, for its GPU, or for its threads of backward, for longer than a
 // collective takes, and that nothing else of their processes goes on. Long work of GPUs looks the
-// same from outside where nobody is in a collective; and what calls show is told by them. Where all are in collectives
-// and no data of any of them moves, for longer than it ever rests, nothing is left to wait for. Nor is it where they wait
-// for each other: then no collective is slow that is to be waited for.
+// same from outside where nobody is in a collective; and what calls show is told by them. Where all are in collectives or in
+// the store and no data of any of them moves, for longer than it ever rests, nothing is left to wait for. Nor is it where they
+// wait for each other: then no collective is slow that is to be waited for.
 func (s *ranksByStack) allWait(shown bool, now int64) *Finding {
 	if shown {
 		return nil
 	}
 	r := s.run
-	newest, inCollective, silent := int64(0), 0, s.inCollectives()
+	newest, forRanks, silent := int64(0), 0, true
 	for _, c := range s.of {
 		p := &c.stack
 		quiet := r.overdue(c, now)
 		if p.Reason != reasonAsleep || p.Doing.Silence != socketstall.Overdue && !quiet {
 			return nil
 		}
-		if p.Class == classCollective {
-			inCollective++
+		waits := p.Class == classCollective || p.inStore()
+		if waits {
+			forRanks++
 		}
-		newest, silent = max(newest, p.Since), silent && quiet
+		newest, silent = max(newest, p.Since), silent && quiet && waits
 	}
-	if 2*inCollective < r.world {
+	if 2*forRanks < r.world {
 		return nil
 	}
 	if at := newest + s.patience(now); now < at && !silent {
@@ -315,6 +340,9 @@ func (s *ranksByStack) below(now int64) *Finding {
 	if circle, odd := s.eachOther(now); circle != nil && s.inCollectives() {
 		f = s.begin(EachOther, besides(s.waits, odd), odd, now)
 		f.stands, f.Does, f.Detail = s.of, "", s.eachOtherText(circle, odd)
+	}
+	if f.In != "" {
+		f.Kind, f.Detail = Apart, ""
 	}
 	if lack := s.run.lack(); lack != "" {
 		f.Kind, f.Detail = Apart, lack

@@ -78,6 +78,7 @@ var (
 	onGPU        = stack{class: "gpu", reason: "same_call"}
 	nowhere      = stack{class: "own_code", function: "futex_do_wait", silence: "overdue", activity: "idle", state: "sleeping", unread: "Python: a page is not resident"}
 	inBackward   = stack{class: "backward", function: "futex_do_wait", silence: "overdue", activity: "idle", state: "sleeping"}
+	inStore      = stack{class: "store", function: "do_poll", silence: "overdue", activity: "idle", state: "sleeping"}
 	inLock       = stack{class: "lock", function: "futex_do_wait", silence: "overdue", activity: "idle", state: "sleeping"}
 )
 
@@ -166,6 +167,20 @@ func TestWhatStacksAloneTell(t *testing.T) {
 			ranks: func(c *calls) { c.stand(inCollective, but(8, 5)...).stand(inLock, 5) },
 			want:  "7 ranks wait in a collective for rank 5: its main thread is asleep, at 0 % CPU", kind: Outside, sure: Likely,
 		},
+		"others wait for a key of the store": {
+			ranks: func(c *calls) { c.stand(inStore, but(8, 5)...).stand(inLock, 5) },
+			want:  "7 ranks wait in the store for rank 5: its main thread is asleep, at 0 % CPU", kind: Outside, sure: Likely,
+		},
+		"some of the others do": {
+			ranks: func(c *calls) { c.stand(inStore, 0, 1).stand(inCollective, but(8, 0, 1, 5)...).stand(inLock, 5) },
+			want:  "7 ranks wait in a collective or the store for rank 5: its main thread is asleep, at 0 % CPU", kind: Outside, sure: Likely,
+		},
+		"others wait in a collective for one in the store": {
+			ranks: func(c *calls) { c.stand(inCollective, but(8, 5)...).stand(inStore, 5) },
+			want:  "7 ranks wait in a collective for rank 5: its main thread is asleep, at 0 % CPU", kind: Outside, sure: Likely,
+		},
+		"others are in the store, and one polls for its GPU": {ranks: func(c *calls) { c.stand(inStore, but(8, 5)...).stand(onGPU, 5) }},
+		"others are in the store, and one tries again":       {ranks: func(c *calls) { c.stand(inStore, but(8, 5)...).stand(tries, 5) }},
 		"two ranks in a lock": {
 			ranks: func(c *calls) { c.stand(inCollective, but(8, 2, 5)...).stand(inLock, 2, 5) },
 			want:  "6 ranks wait in a collective for ranks 2, 5: of rank 2, its main thread is asleep, at 0 % CPU", kind: Outside, sure: Likely,
@@ -822,6 +837,9 @@ func TestAllWaitByStacksAlone(t *testing.T) {
 			s.silence, s.activity = "long", "thread_computing"
 			c.stand(inCollective, but(8, 3)...).stand(s, 3)
 		}},
+		"all are in the store": {
+			ranks: func(c *calls) { c.stand(inStore, but(8)...) }, waits: true, detail: "all 8 ranks wait in the store or for their GPUs",
+		},
 		"all compute on their GPUs":  {ranks: func(c *calls) { c.stand(gpuAsleep, but(8)...) }},
 		"nobody knows what they do":  {ranks: func(c *calls) { c.stand(stack{class: "collective"}, but(8)...) }},
 		"one of them wakes":          {ranks: func(c *calls) { c.stand(inCollective, but(8, 7)...).stand(onGPU, 7) }},
@@ -831,6 +849,10 @@ func TestAllWaitByStacksAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, f := range afterAMinute(t, tc.ranks, tc.waits) {
+				if f.In != "" {
+					require.Equal(t, []any{Apart, tc.detail}, []any{f.Kind, f.stackText()})
+					continue
+				}
 				require.Equal(t, AllWait, f.Kind)
 				require.Equal(t, Likely, f.Sure)
 				if tc.detail == "+backward" {

@@ -71,25 +71,34 @@ func (t *tries) shared() *stacks.Process {
 
 // waiters are the ranks of a job here that wait for others.
 type waiters struct {
-	rank  int
-	since time.Time // the first of them
-	more  bool      // than that one
+	any     bool
+	rank    int
+	since   time.Time // the first of them
+	more    bool      // than that one
+	inStore bool      // all of them wait for a key of the store
 }
 
-// waiting finds who waits in a collective, or for what the GPU does, for so long that another rank may be awaited.
+// add adds one, since then.
+func (w *waiters) add(rank int, since time.Time, inStore bool) {
+	if !w.any || since.Before(w.since) {
+		w.since = since
+	}
+	w.more = w.more || w.any && w.rank != rank
+	w.inStore = inStore && (!w.any || w.inStore)
+	w.any, w.rank = true, rank
+}
+
+// waiting finds who waits in a collective, for what the GPU does, or for a key of the store, for so long that another
+// rank may be awaited.
 func (w *watch) waiting() map[job]waiters {
 	all := map[job]waiters{}
 	for _, f := range w.follows {
 		of := jobOf(&f.Process)
-		if of.id == "" || !f.IsRank() || !f.waits() || w.now.Sub(f.inCall) < awaitedAfter {
+		if of.id == "" || !f.IsRank() || !f.waits() && !f.inStore() || w.now.Sub(f.inCall) < awaitedAfter {
 			continue
 		}
-		known, others := all[of]
-		if !others || f.inCall.Before(known.since) {
-			known.since = f.inCall
-		}
-		known.more = known.more || others && known.rank != f.Rank
-		known.rank = f.Rank
+		known := all[of]
+		known.add(f.Rank, f.inCall, !f.waits())
 		all[of] = known
 	}
 	return all
@@ -100,13 +109,24 @@ func (f *follower) waits() bool {
 	return f.atWork() || f.told != nil && f.told.waits
 }
 
+// inStore reports whether the thread is where a rank waits for what another one writes into the store.
+func (f *follower) inStore() bool {
+	return f.classes[f.place.Calls] == waitclass.Store
+}
+
+// awaits reports whether a rank is elsewhere than those that wait. For who waits for a key of the store the others wait
+// only in collectives.
+func (w *waiters) awaits(f *follower) bool {
+	return w.any && (w.more || w.rank != f.Rank) && !f.waits() && (!w.inStore || !f.inStore())
+}
+
 // lookAtAwaited looks where ranks are that others of their job wait for.
 func (w *watch) lookAtAwaited(ctx context.Context) {
 	w.tries = 0
 	all := w.waiting()
 	for _, f := range w.follows {
-		by, awaited := all[jobOf(&f.Process)]
-		if !awaited || !f.python || !f.IsRank() || !by.more && by.rank == f.Rank || f.waits() {
+		by := all[jobOf(&f.Process)]
+		if !by.awaits(f) || !f.python || !f.IsRank() {
 			w.comes(ctx, f)
 			continue
 		}

@@ -199,6 +199,51 @@ func TestNobodyIsAwaitedWho(t *testing.T) {
 	}
 }
 
+// inStore lets ranks wait for a key of the store.
+func (r *retries) inStore(pids ...uint32) {
+	r.T.Helper()
+	for _, pid := range pids {
+		r.at(pid, func(p *fake) {
+			p.class, p.place = waitclass.Store, pystack.Place{Chain: 77, Calls: 77}
+			at := loads(31, "")
+			at.Threads[0].Wait.Class = waitclass.Store
+			p.stack = at
+			p.status.Switches++
+		})
+	}
+}
+
+// Who waits in the store waits for who stands elsewhere, and is waited for in collectives.
+func TestWhoWaitsInTheStore(t *testing.T) {
+	inStore := loads(12, "")
+	inStore.Threads[0].Wait.Class = waitclass.Store
+	for name, tc := range map[string]struct {
+		others []uint32 // that are in the store; the rest of them in a collective
+		at     *stacks.Process
+		class  waitclass.Class
+		told   bool
+	}{
+		"it tries the store again, and others are in a collective": {at: inStore, class: waitclass.Store, told: true},
+		"it tries elsewhere, and others are in the store":          {others: []uint32{firstW, otherW}, at: loads(12, ""), class: waitclass.OwnCode, told: true},
+		"it tries the store again, and one other is in it":         {others: []uint32{firstW}, at: inStore, class: waitclass.Store, told: true},
+		"all are in the store":                                     {others: []uint32{firstW, otherW}, at: inStore, class: waitclass.Store},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRetries(t)
+			r.inStore(tc.others...)
+			r.at(retrier, func(p *fake) { p.class = tc.class })
+			for range 12 {
+				r.tries(tc.at)
+			}
+			if !tc.told {
+				require.Zero(t, r.taken())
+				return
+			}
+			require.Equal(t, awaitedAt("vocab.py:12 in load_vocab < main"), r.told())
+		})
+	}
+}
+
 // Processes of one rank, and ranks of another job, do not await a rank.
 func TestOnlyOtherRanksOfAJobAwaitARank(t *testing.T) {
 	for name, know := range map[string]func(r *retries){
