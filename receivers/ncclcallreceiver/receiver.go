@@ -23,6 +23,7 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/internal/outbox"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/internal/silence"
 	"github.com/tracecoreai/tracecore/receivers/ncclcallreceiver/internal/metadata"
 )
 
@@ -149,6 +150,7 @@ func (r *ncclCall) work(ctx context.Context, done <-chan struct{}) {
 		return // nobody to watch
 	}
 	defer func() { r.learned.Save(r.resolver, r.standstill.memory) }()
+	defer silence.Tell(silence.Calls, nil)
 	for {
 		select {
 		case <-done:
@@ -195,6 +197,7 @@ func (r *ncclCall) judge(ctx context.Context, scan *ncclcall.Scan) {
 	now := time.Now()
 	r.tell(&l, now)
 	r.ends(scan.Time, now)
+	silence.Tell(silence.Calls, r.standstill.silent())
 	r.learned.Note(scan.Time, r.resolver, r.standstill.memory)
 }
 

@@ -113,6 +113,21 @@ func newStandstill(patience, arrivalInterval time.Duration) *standstill {
 	}
 }
 
+// silent are the processes that use none of their communicators any more, and since when.
+func (s *standstill) silent() map[uint32]time.Time {
+	last, uses := map[uint32]time.Time{}, map[uint32]bool{}
+	for k, p := range s.known {
+		if p.total == 0 {
+			continue
+		}
+		if uses[k.pid] = uses[k.pid] || !p.stopped; p.last.After(last[k.pid]) {
+			last[k.pid] = p.last
+		}
+	}
+	maps.DeleteFunc(last, func(pid uint32, _ time.Time) bool { return uses[pid] })
+	return last
+}
+
 // look compares a scan with those before.
 func (s *standstill) look(scan *ncclcall.Scan) look {
 	l := look{limited: s.limited(scan)}

@@ -51,6 +51,26 @@ func TestStandstillIsToldOnceAndTakenBack(t *testing.T) {
 	require.Empty(t, s.look(scanAt(63, again)).changes)
 }
 
+// A process is silent once it uses none of its communicators. One that was never used does not count.
+func TestWhoUsesNoCommunicatorIsSilent(t *testing.T) {
+	s := newStandstill(10*time.Second, time.Minute)
+	second := func(collectives uint64, last float64) ncclcall.Communicator {
+		c := calling(collectives, last)
+		c.Address = 2
+		return c
+	}
+	unused := calling(0, 0)
+	unused.Address = 3
+	s.look(scanAt(1, calling(5, 0.5), second(3, 0.7), unused))
+	require.Empty(t, s.silent())
+	s.look(scanAt(12, calling(5, 0.5), second(9, 11.5), unused))
+	require.Empty(t, s.silent(), "it uses the second")
+	s.look(scanAt(22, calling(5, 0.5), second(9, 11.5), unused))
+	require.Equal(t, map[uint32]time.Time{42: seconds(11.5)}, s.silent())
+	s.look(scanAt(23, calling(6, 22.5), second(9, 11.5), unused))
+	require.Empty(t, s.silent())
+}
+
 func TestCommunicatorThatStandsWhenFirstSeenIsTold(t *testing.T) {
 	s := newStandstill(10*time.Second, time.Minute)
 	require.Empty(t, s.look(scanAt(100, calling(5, 0))).changes, "it may be about to call")

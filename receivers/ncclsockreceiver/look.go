@@ -11,6 +11,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/receivers/internal/activity"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
+	"github.com/tracecoreai/tracecore/receivers/internal/silence"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/stall"
 )
 
@@ -37,6 +38,7 @@ func (w *watcher) look(ctx context.Context, s source) error {
 	round := w.round(owners)
 	events := w.tracker.Observe(round)
 	w.joined()
+	silence.Tell(silence.Sockets, w.tracker.Silent())
 	w.tell(events, w.tracker.Watched(), round.Processes)
 	w.learned.Note(round.Time, w.resolver, w.tracker.Memory)
 	counters := w.tracker.Counters()

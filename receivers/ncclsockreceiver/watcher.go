@@ -22,6 +22,7 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/internal/outbox"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
+	"github.com/tracecoreai/tracecore/receivers/internal/silence"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/metadata"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/stall"
 )
@@ -137,6 +138,7 @@ func (w *watcher) use(ctx context.Context, s source) error {
 	err = errors.Join(err, s.Close())
 	reader.Wait()
 	w.proc.Wait()
+	silence.Tell(silence.Sockets, nil)
 	return err
 }
 

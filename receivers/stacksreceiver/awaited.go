@@ -7,6 +7,7 @@ import (
 	"github.com/tracecoreai/tracecore/internal/pystack"
 	"github.com/tracecoreai/tracecore/internal/stacks"
 	"github.com/tracecoreai/tracecore/internal/waitclass"
+	"github.com/tracecoreai/tracecore/receivers/internal/silence"
 )
 
 // A rank that tries something again and again sleeps for a moment each time: it never stands, and its stack
@@ -120,12 +121,44 @@ func (w *waiters) awaits(f *follower) bool {
 	return w.any && (w.more || w.rank != f.Rank) && !f.waits() && (!w.inStore || !f.inStore())
 }
 
+// elsewhere stands for ranks on other nodes.
+const elsewhere = -1
+
+// ranksHere are the ranks of each job here, nil where nobody is silent.
+func (w *watch) ranksHere() map[job]map[int]bool {
+	if !silence.Any() {
+		return nil
+	}
+	here := map[job]map[int]bool{}
+	for _, f := range w.follows {
+		of := jobOf(&f.Process)
+		if here[of] == nil {
+			here[of] = map[int]bool{}
+		}
+		here[of][f.Rank] = true
+	}
+	return here
+}
+
+// silentWithOthers is since when a rank exchanges nothing with the others of its job, where some of these are on other nodes:
+// they may wait for it.
+func (f *follower) silentWithOthers(here map[job]map[int]bool) (time.Time, bool) {
+	of := jobOf(&f.Process)
+	if of.id == "" || len(here[of]) == 0 || len(here[of]) >= f.WorldSize {
+		return time.Time{}, false
+	}
+	return silence.Since(f.PID)
+}
+
 // lookAtAwaited looks where ranks are that others of their job wait for.
 func (w *watch) lookAtAwaited(ctx context.Context) {
 	w.tries = 0
-	all := w.waiting()
+	all, here := w.waiting(), w.ranksHere()
 	for _, f := range w.follows {
 		by := all[jobOf(&f.Process)]
+		if since, silent := f.silentWithOthers(here); silent {
+			by.add(elsewhere, since, false)
+		}
 		if !by.awaits(f) || !f.python || !f.IsRank() {
 			w.comes(ctx, f)
 			continue

@@ -11,6 +11,7 @@ import (
 	"github.com/tracecoreai/tracecore/internal/pystack"
 	"github.com/tracecoreai/tracecore/internal/stacks"
 	"github.com/tracecoreai/tracecore/internal/waitclass"
+	"github.com/tracecoreai/tracecore/receivers/internal/silence"
 )
 
 // retries is a job in which one rank tries something again and again while two others wait for it in a collective.
@@ -242,6 +243,61 @@ func TestWhoWaitsInTheStore(t *testing.T) {
 			require.Equal(t, awaitedAt("vocab.py:12 in load_vocab < main"), r.told())
 		})
 	}
+}
+
+// Ranks on other nodes wait for one that exchanges nothing with them any more.
+func TestARankThatOtherNodesAwait(t *testing.T) {
+	inCollective := func(r *retries) { r.at(retrier, func(p *fake) { p.class = waitclass.Collective }) }
+	for name, tc := range map[string]struct {
+		change func(*retries)
+		at     *stacks.Process
+		silent []uint32
+		told   bool
+	}{
+		"it is silent":                        {silent: []uint32{retrier}, told: true},
+		"it exchanges data":                   {silent: []uint32{firstW}},
+		"it waits in a collective":            {change: inCollective, at: waiting(retrier), silent: []uint32{retrier}},
+		"all ranks of its job are here":       {change: func(r *retries) { r.alone(1) }, silent: []uint32{retrier}},
+		"nobody knows of which job it is":     {change: func(r *retries) { one := rank(retrier, 0); one.JobID = ""; r.Resolver.Know(one) }, silent: []uint32{retrier}},
+		"it waits in the store, and no other": {change: func(r *retries) { r.at(retrier, func(p *fake) { p.class = waitclass.Store }) }, silent: []uint32{retrier}, told: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRetries(t)
+			t.Cleanup(func() { silence.Tell(silence.Sockets, nil) })
+			r.alone(8)
+			if tc.change != nil {
+				tc.change(r)
+			}
+			r.now = r.now.Add(r.config.LookInterval)
+			silent := map[uint32]time.Time{}
+			for _, pid := range tc.silent {
+				silent[pid] = r.now
+			}
+			silence.Tell(silence.Sockets, silent)
+			at := tc.at
+			if at == nil {
+				at = loads(12, "")
+			}
+			for range 12 {
+				r.tries(at)
+			}
+			if !tc.told {
+				require.Zero(t, r.taken())
+				return
+			}
+			require.Equal(t, awaitedAt("vocab.py:12 in load_vocab < main"), r.told())
+			silence.Tell(silence.Sockets, nil)
+			r.tries(at)
+			require.Equal(t, movesOn, r.told(), "data moves")
+		})
+	}
+}
+
+// alone lets the rank be the only one here, of a job of so many.
+func (r *retries) alone(world int) {
+	one := rank(retrier, 0)
+	one.WorldSize = world
+	r.Resolver.Know(one)
 }
 
 // Processes of one rank, and ranks of another job, do not await a rank.

@@ -55,6 +55,7 @@ func TestSleepingMainThreadLeavesEveryQueueEmpty(t *testing.T) {
 	require.Empty(t, w.look())
 	events, seconds := w.firstAfter(5)
 	require.Equal(t, 3, seconds)
+	require.Len(t, w.tracker.Silent(), 4)
 	require.ElementsMatch(t, []told{
 		{0, socketstall.Waiting, socketstall.Receive, 3, ""}, {1, socketstall.Waiting, socketstall.Receive, 0, ""}, {2, socketstall.Waiting, socketstall.Receive, 1, ""}, {3, socketstall.Waiting, socketstall.Receive, 2, ""},
 		{0, socketstall.Waiting, socketstall.Send, 1, ""}, {1, socketstall.Waiting, socketstall.Send, 2, ""}, {2, socketstall.Waiting, socketstall.Send, 3, ""}, {3, socketstall.Waiting, socketstall.Send, 0, ""},

@@ -131,6 +131,19 @@ func (t *Tracker) Joined() (fresh []identity.Process) {
 	return fresh
 }
 
+// Silent are the processes of ranks whose job waits, and since when: its data moves nowhere.
+func (t *Tracker) Silent() map[uint32]time.Time {
+	silent := map[uint32]time.Time{}
+	for key, s := range t.open {
+		if e := &s.last; e.Cause == socketstall.Waiting {
+			if at, known := silent[key.pid]; !known || e.Time.Add(-e.Age).After(at) {
+				silent[key.pid] = e.Time.Add(-e.Age)
+			}
+		}
+	}
+	return silent
+}
+
 // Observe takes the next snapshot and returns the stalls that began, are due
 // for repetition, changed or ended. Data flows one way: processes, their sockets,
 // what these are for and moved, what that says of ranks and jobs, what is wrong,
