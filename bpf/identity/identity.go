@@ -55,6 +55,8 @@ type Process struct {
 	// the rank started and that has its environment (a compiler, a shell's child).
 	// It is false for the outermost process of a rank, or for the one that it wraps, once that is known.
 	Inherited bool
+	// TakesPart is true for a process that has taken part in the collectives of its job, as a receiver has seen. Ranks alone says so.
+	TakesPart bool
 	// Ended is true where the process had ended by the time that Lookup was asked for: its number
 	// may be another's by now.
 	Ended bool

@@ -245,7 +245,9 @@ func (t *table) livingRanks() []Process {
 	ranks := make([]Process, 0, queue.Len())
 	queue.Each(func(r *record) {
 		if r.wraps == nil {
-			ranks = append(ranks, r.Process)
+			p := r.Process
+			p.TakesPart = r.work == member
+			ranks = append(ranks, p)
 		}
 	})
 	return ranks

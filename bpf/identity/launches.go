@@ -97,6 +97,9 @@ var trains = []string{
 	"libcuda.so", "libamdhip64.so", "libnccl.so", "librccl.so", "libtorch*", "libjax*", "xla_extension*", "libtensorflow*", "libtpu.so", "libmpi.so", "libpaddle*",
 }
 
+// TrainingLibraries are the names of these, as procfs.FS.Libraries takes them.
+func TrainingLibraries() []string { return trains }
+
 // unasked are the processes that have lived long and do not train, as far as is known. Each is due
 // again when it has lived twice as long.
 func (l *launches) unasked(now uint64) (pids []uint32) {

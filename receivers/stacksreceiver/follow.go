@@ -58,13 +58,15 @@ const maxChildren = 8
 type program struct {
 	python bool
 	waits  bool // for a child
+	trains bool // it has libraries of a training mapped
 }
 
 // themselves are the processes of a rank that do its work: the outermost that runs Python,
-// which may have been started by a shell. Where it waits for a child of Python, that too. know
+// which may have been started by a shell. Where it waits for a child of Python, that too. Where it takes no part in
+// the job, or does not train, and one of Python that it has started does, it is a launcher, and that one is the rank. know
 // says what is known of a process. A rank without Python is its outermost process, or what a
 // shell started.
-func (f *family) themselves(know func(identity.Process) program) []identity.Process {
+func (f *family) themselves(know func(p identity.Process, trains bool) program) []identity.Process {
 	if found := f.pythons(f.outermost, know, maxDepth); len(found) > 0 {
 		return found
 	}
@@ -82,8 +84,13 @@ func (f *family) themselves(know func(identity.Process) program) []identity.Proc
 // maxDepth bounds a chain of processes that start the next.
 const maxDepth = 4
 
-func (f *family) pythons(p identity.Process, know func(identity.Process) program, depth int) []identity.Process {
-	is := know(p)
+func (f *family) pythons(p identity.Process, know func(identity.Process, bool) program, depth int) []identity.Process {
+	is := know(p, false)
+	if is.python {
+		if launched := f.launched(p, p, know, depth); len(launched) > 0 {
+			return launched
+		}
+	}
 	var found []identity.Process
 	if is.python {
 		found = append(found, p)
@@ -91,11 +98,32 @@ func (f *family) pythons(p identity.Process, know func(identity.Process) program
 	if is.python && !is.waits || depth == 0 {
 		return found
 	}
-	children := f.children[p.PID]
-	for _, child := range children[:min(len(children), maxChildren)] {
+	for _, child := range f.childrenOf(p) {
 		found = append(found, f.pythons(child, know, depth-1)...)
 	}
 	return found
+}
+
+// launched are the processes below at that do the work for which by, a program of Python, is only the launcher.
+// What a rank itself has started maps the libraries of its training later than the rank.
+func (f *family) launched(by, at identity.Process, know func(identity.Process, bool) program, depth int) (found []identity.Process) {
+	if depth == 0 {
+		return nil
+	}
+	for _, child := range f.childrenOf(at) {
+		works := !by.TakesPart && (child.TakesPart || know(child, false).python && !know(by, true).trains && know(child, true).trains)
+		if works {
+			found = append(found, child)
+		} else {
+			found = append(found, f.launched(by, child, know, depth-1)...)
+		}
+	}
+	return found
+}
+
+func (f *family) childrenOf(p identity.Process) []identity.Process {
+	children := f.children[p.PID]
+	return children[:min(len(children), maxChildren)]
 }
 
 // starter reports whether a program starts others and waits for them: a shell, or the first

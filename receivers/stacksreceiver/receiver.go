@@ -28,6 +28,8 @@ type source interface {
 	probereceiver.Source
 	// Prepare opens what a look at a process needs, and says whether it runs Python.
 	Prepare(pid uint32) (python bool, err error)
+	// Trains reports whether it has libraries of a training mapped.
+	Trains(pid uint32) (bool, error)
 	// LookAt is what the kernel says of the main threads of processes, in their order. Of a process whose
 	// main thread waits for one that does its work, that is meant, here and in what follows.
 	LookAt(pids []uint32) ([]procfs.ThreadLook, error)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -41,6 +42,7 @@ type fake struct {
 	status  procfs.ThreadStatus
 	place   pystack.Place
 	python  bool
+	trains  bool // has libraries of a training mapped
 	stack   *stacks.Process
 	broken  error          // of its stack
 	closed  error          // of preparing it
@@ -63,12 +65,13 @@ type fakeSource struct {
 	taken     chan uint32
 	prepared  map[uint32]int
 	released  map[uint32]int
-	into      int64 // looks into processes
+	asked     map[uint32]int // whether it trains
+	into      int64          // looks into processes
 }
 
 func newFakeSource() *fakeSource {
 	return &fakeSource{
-		Probe: probereceivertest.NewProbe(), processes: map[uint32]*fake{}, taken: make(chan uint32, 10_000), prepared: map[uint32]int{}, released: map[uint32]int{},
+		Probe: probereceivertest.NewProbe(), processes: map[uint32]*fake{}, taken: make(chan uint32, 10_000), prepared: map[uint32]int{}, released: map[uint32]int{}, asked: map[uint32]int{},
 	}
 }
 
@@ -97,6 +100,11 @@ func (s *fakeSource) Prepare(pid uint32) (python bool, err error) {
 		return p.closed
 	})
 	return python, err
+}
+
+func (s *fakeSource) Trains(pid uint32) (trains bool, err error) {
+	err = s.of(pid, func(p *fake) error { s.asked[pid]++; trains = p.trains; return nil })
+	return trains, err
 }
 
 func (s *fakeSource) Status(pid uint32) (status procfs.ThreadStatus, err error) {
@@ -872,6 +880,35 @@ func TestAStackThatCannotBeReadIsTriedAgain(t *testing.T) {
 	b.at(42, func(p *fake) { p.broken = nil })
 	b.looks(t, 60)
 	require.Equal(t, "process.stack", b.Next(t).EventName())
+}
+
+// A launcher in Python is followed until its child trains. A rank that trains is asked once, and its children are not.
+func TestALauncherIsFollowedUntilItsChildTrains(t *testing.T) {
+	b := newBench(t)
+	launcher, child := rank(42, 0), rank(50, 0)
+	child.RankPID, child.ParentPID, child.Inherited = 42, 42, true
+	b.at(42, func(*fake) {})
+	b.at(50, func(*fake) {})
+	b.Resolver.Know(launcher, child)
+	told := func(event string, pid uint32) {
+		t.Helper()
+		r := b.Next(t)
+		require.Equal(t, []any{event, int64(pid)}, []any{r.EventName(), r.Attributes().AsRaw()["process.pid"]})
+	}
+	b.start(t)
+	b.looks(t, 6)
+	told("process.stack", 42)
+	b.at(50, func(p *fake) { p.trains = true })
+	b.looks(t, 10)
+	told("process.stack.moving", 42)
+	told("process.stack", 50)
+	b.at(42, func(p *fake) { p.trains = true })
+	b.looks(t, 10)
+	told("process.stack.moving", 50)
+	told("process.stack", 42)
+	asked := maps.Clone(b.source.asked)
+	b.looks(t, 20)
+	require.Equal(t, asked, b.source.asked)
 }
 
 func TestProcessesArePreparedAgainWhileTheyMove(t *testing.T) {

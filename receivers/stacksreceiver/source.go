@@ -67,6 +67,12 @@ func (m *machine) Prepare(pid uint32) (bool, error) {
 	return whileOpen(m, func(r *stacks.Reader) (bool, error) { return r.Prepare(pid) })
 }
 
+// Trains asks the process itself, each time.
+func (m *machine) Trains(pid uint32) (bool, error) {
+	found, err := m.fs.Libraries(pid, identity.TrainingLibraries()...)
+	return len(found) > 0, err
+}
+
 func (m *machine) Status(pid uint32) (procfs.ThreadStatus, error) {
 	return whileOpen(m, func(r *stacks.Reader) (procfs.ThreadStatus, error) { return r.Status(pid) })
 }

@@ -220,8 +220,26 @@ func (w *watch) prune() {
 }
 
 // know says what a process is, and prepares it when that is due. One that stands still is left
-// alone: what was not opened while all was well may hang now.
-func (w *watch) know(p identity.Process) program {
+// alone: what was not opened while all was well may hang now. Whether it trains is asked where that is wanted, until it does.
+// What cannot be asked now trains: a rank stays one.
+func (w *watch) know(p identity.Process, trains bool) program {
+	is := w.program(p)
+	known := w.known[processOf(&p)]
+	if !trains || known == nil || known.trains {
+		return is
+	}
+	if w.prepares >= maxPrepares {
+		is.trains = true
+		return is
+	}
+	w.prepares++
+	found, err := w.source.Trains(p.PID)
+	known.trains = found && err == nil
+	is.trains = found || err != nil
+	return is
+}
+
+func (w *watch) program(p identity.Process) program {
 	key := processOf(&p)
 	known := w.known[key]
 	if known == nil {
