@@ -41,6 +41,7 @@ type conclusion struct {
 	Behind  string // ranks of the job whose sockets are not seen: the culprit may wait for one of them; "" for none
 
 	aborts bool   // ranks of the job that die now die of it
+	early  bool   // what is awaited may do its work in health: no agent watches it, and ranks wait for less than unwatched
 	said   string // all of it, once it is a finding
 }
 

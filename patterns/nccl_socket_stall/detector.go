@@ -46,6 +46,8 @@ type thresholds struct {
 	stopped time.Duration
 	// keepFacts is how long what the kernel said may explain a stall.
 	keepFacts time.Duration
+	// unwatched is how long it is no error that ranks wait for a process that no agent watches.
+	unwatched time.Duration
 
 	// Clock errors between hosts. A pair of idle sockets tells the difference of
 	// their clocks: the last byte that one sent is the last that the other received.
@@ -79,11 +81,12 @@ func Detector() rule.Detector {
 		Attributes: slices.Concat(socketstall.Attributes, factAttributes),
 		Parameters: map[string]rule.ParameterType{
 			"settle": rule.DurationParameter, "facts": rule.DurationParameter, "clock_error": rule.DurationParameter, "stopped": rule.DurationParameter,
+			"unwatched": rule.DurationParameter,
 		},
 		New: func(l rule.Limits) rule.Algorithm {
 			t := fixed
 			t.settle, t.keepFacts = time.Duration(l.Values.Duration("settle")), time.Duration(l.Values.Duration("facts"))
-			t.stopped = time.Duration(l.Values.Duration("stopped"))
+			t.stopped, t.unwatched = time.Duration(l.Values.Duration("stopped")), time.Duration(l.Values.Duration("unwatched"))
 			t.errorNTP = time.Duration(l.Values.Duration("clock_error"))
 			return &detector{thresholds: &t, lateness: l.Lateness, book: socketstall.NewBook(t.limits), jobs: map[string]*job{}, facts: newFacts()}
 		},
@@ -164,6 +167,9 @@ func (d *detector) observeWatched(r *rule.Record) bool {
 		return false
 	}
 	d.ofRun(r, &record)
+	if d.facts.observe(r) {
+		d.evicted += d.facts.trim(d.maxFacts)
+	}
 	j := d.jobs[record.Job]
 	if j == nil || !j.stalls.On(record.Host) || j.Watched[record.Host] >= r.Time {
 		return false

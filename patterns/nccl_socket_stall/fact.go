@@ -193,6 +193,8 @@ func readFact(r *rule.Record) (*fact, string) {
 		code, _ := rule.Integer(a, "process.exit.code")
 		f.Well = rule.Text(a, "process.exit.signal_name") == "" && code == 0
 		f.Text = "its process ended: " + cmp.Or(rule.Text(a, "process.exit.signal_name"), "exit status "+rule.Text(a, "process.exit.code"))
+	case socketstall.EventWatched:
+		id = f.Job // by whichever of its ranks
 	case eventGone:
 		f.Onset, f.Text = r.Time-unwatched(a), "its process ended while no agent watched"
 	case "gpu.xid":

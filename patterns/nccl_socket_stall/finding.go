@@ -58,7 +58,7 @@ func (c *conclusion) finding(g *graph) rule.Finding {
 	c.putReason(a, p)
 	c.putPeer(a, g)
 	late := c.Fact != nil && c.Fact.Late
-	c.said = fmt.Sprint(c.aborts, c.Held, c.Way, c.Culprit, c.Certain, c.Order, c.Shows, c.Missing, c.Behind, a[attrWhy], a[attrDevice], a[attrGPU], a[attrPeer], a[attrEdges], a[attrUnheard], a[attrAbsent], ranks, late)
+	c.said = fmt.Sprint(c.aborts, c.early, c.Held, c.Way, c.Culprit, c.Certain, c.Order, c.Shows, c.Missing, c.Behind, a[attrWhy], a[attrDevice], a[attrGPU], a[attrPeer], a[attrEdges], a[attrUnheard], a[attrAbsent], ranks, late)
 	return rule.Finding{Event: eventCulprit, ID: name, Time: c.since(g), Late: late, Resource: resource, Attributes: a}
 }
 
@@ -84,7 +84,7 @@ func (c *conclusion) putJob(a map[string]any, g *graph) {
 
 // putStandstill says how the job stands, and what is not known of it.
 func (c *conclusion) putStandstill(a map[string]any, g *graph) {
-	if c.Held != heldWorks {
+	if c.Held != heldWorks && !c.early {
 		a[attrKind] = c.Held
 	}
 	putText(a, attrMissing, c.Missing)

@@ -141,6 +141,10 @@ func (d *detector) decide(j *job, g *graph, now int64) []rule.Finding {
 	case c == nil:
 		return j.takeBack()
 	}
+	if until := g.onset + int64(d.unwatched); now < until && g.mayWork(c, &d.facts) {
+		c.early = true
+		j.Wake = earliest(j.Wake, until)
+	}
 	c.aborts = c.Held != heldWorks && !d.facts.diedIn(j.stalls.Name, 0, g.first) // a pause in health ends no rank
 	return d.tell(j, g, c, now)
 }

@@ -51,6 +51,24 @@ func (g *graph) unseen(key string, e *edge, fs *facts) *conclusion {
 	return g.dataPath(c)
 }
 
+// mayWork reports whether c names a process on another host that no agent watches, as far as is known: none but those of
+// the ranks that are seen has watched the job. Whether that process computes, loads or saves is not known.
+func (g *graph) mayWork(c *conclusion, fs *facts) bool {
+	if c.Held != heldUnseen && c.Held != heldMissing || c.Stall.Cause != socketstall.Waiting || c.Stall.PeerRank >= 0 {
+		return false
+	}
+	hosts := map[string]bool{}
+	for _, p := range g.procs {
+		hosts[p.Host] = true
+	}
+	for _, f := range fs.All {
+		if f.Kind == socketstall.EventWatched && f.of(g.j.stalls.Name) && !hosts[f.Host] {
+			return false
+		}
+	}
+	return true
+}
+
 // dead is a wait for a rank that has died, where the walk has led to a process which no fact
 // holds: to a survivor that fell silent before the others, or to another end that is not seen.
 // A rank that ended well may have done its part.
