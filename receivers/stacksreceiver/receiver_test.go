@@ -529,6 +529,22 @@ func TestARankThatPollsForItsThread(t *testing.T) {
 	b.Accepted(t, 0)
 }
 
+// Which of its threads does the work shows only after its stack was told as that of a main thread that sleeps.
+func TestARankOfWhichTheWorkingThreadIsKnownLater(t *testing.T) {
+	b := newBench(t)
+	older := rank(42, 3)
+	older.StartTime = start.Add(-time.Hour)
+	b.at(42, func(p *fake) { p.class = waitclass.Lock })
+	b.Resolver.Know(older)
+	b.start(t)
+	b.looks(t, 4)
+	require.Equal(t, "process.stack", b.Next(t).EventName())
+	require.Equal(t, uint32(42), <-b.source.taken)
+	b.at(42, func(p *fake) { p.stack.Turned, p.class = true, waitclass.Collective })
+	b.looks(t, 2)
+	require.Equal(t, uint32(42), <-b.source.taken, "while it sleeps on")
+}
+
 // The ranks of one job that stand in one place say its frames once. Another job says its own, and so
 // does a process of which nobody knows whose it is.
 func TestRanksOfOneJobSayTheFramesOfAPlaceOnce(t *testing.T) {

@@ -78,7 +78,7 @@ const (
 	youngCalls  = 2.5 // times the patience
 )
 
-// A main thread that polls for another is looked through after it has done so for that long. That there is one
+// A main thread that waits for another is looked through after it has done so for that long. That there is one
 // such thread is asked a few times, then once each pause.
 const (
 	turnAfter     = 3 * time.Second

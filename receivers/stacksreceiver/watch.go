@@ -326,8 +326,8 @@ func (w *watch) lookAt(ctx context.Context, which func(*follower) bool) error {
 		o := f.look(w.now, status, w.config, of)
 		if f.looks == 0 {
 			f.learnPlace(w.now, func() (waitclass.Class, error) { return w.source.Class(f.PID) }, of.where)
-			w.turns(f)
 		}
+		w.turns(f)
 		if o.moved != nil {
 			w.moving(ctx, f, o.moved)
 		}
@@ -347,8 +347,8 @@ func (w *watch) lookAt(ctx context.Context, which func(*follower) bool) error {
 	return nil
 }
 
-// turns looks at the thread that does the work of a rank instead of at its main thread, where that is woken
-// again and again while it waits for it. One that sleeps is turned from when its stack is taken.
+// turns looks at the thread that does the work of a rank instead of at its main thread, where that waits for it.
+// Which thread does the work may show only once it has run for a while.
 func (w *watch) turns(f *follower) {
 	if f.classes[f.place.Calls] != waitclass.Lock || w.now.Sub(f.inCall) < turnAfter || !f.turnings.take(w.now, 1) {
 		return
