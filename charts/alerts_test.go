@@ -232,9 +232,10 @@ var notAlerted = map[string]string{
 	"processor_patterndetector_history_failures":  "tried again: history_dropped and history_write_failures",
 	"processor_patterndetector_records_irregular": "clocks and senders of others: the page of the processor says what each is",
 
-	"extension_agent_auth_refused":  "a stranger is kept out",
-	"receiver_otlp_refused":         "a sender is told to come back",
-	"receiver_ncclfr_files_refused": "a tenant's file that is no dump",
+	"extension_agent_auth_clocks_refused": "the times are taken as they are, and status tells of a clock that is wrong",
+	"extension_agent_auth_refused":        "a stranger is kept out",
+	"receiver_otlp_refused":               "a sender is told to come back",
+	"receiver_ncclfr_files_refused":       "a tenant's file that is no dump",
 
 	"receiver_cudaoom_probe_failures": "TracecoreProbeDown", "receiver_fusefault_probe_failures": "TracecoreProbeDown", "receiver_kernelevents_probe_failures": "TracecoreProbeDown",
 	"receiver_ncclcall_probe_failures": "TracecoreProbeDown", "receiver_ncclsock_probe_failures": "TracecoreProbeDown", "receiver_oomkill_probe_failures": "TracecoreProbeDown",

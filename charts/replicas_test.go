@@ -118,7 +118,9 @@ func (c *collector) withoutTokens(t *testing.T) {
 	c.set(t, left, "service", "extensions")
 	delete(at(t, c.config, "receivers", "otlp", "protocols", "grpc").(map[string]any), "auth")
 	if balancer, ok := at(t, c.config, "exporters", "load_balancing").(map[string]any); ok {
-		delete(at(t, balancer, "protocol", "otlp").(map[string]any), "auth")
+		otlp := at(t, balancer, "protocol", "otlp").(map[string]any)
+		delete(otlp, "auth")
+		delete(otlp, "middlewares")
 	}
 }
 
