@@ -194,8 +194,12 @@ func (g *graph) absent(fs *facts) *absence {
 }
 
 // without are the ranks of a job but for those that were seen, nil where it is not known how many there are.
-// Nor where a rank lies beyond that number, or one that was seen is not known.
+// Nor where a rank lies beyond that number, or one that was seen is not known. Nor where they are more than a verdict
+// lists: a job says its own size, and two processes may claim a million ranks.
 func without(world int, seen map[int]bool) (missing []int) {
+	if world-len(seen) > verdict.MaxRanks {
+		return nil
+	}
 	for rank := range seen {
 		if rank < 0 || rank >= world {
 			return nil
