@@ -44,9 +44,6 @@ func (c clock) nanoseconds(t int64) int64 {
 
 // attributes moves the times among attributes, and those in their lists and maps.
 func (c clock) attributes(m pcommon.Map) {
-	if c == 0 {
-		return
-	}
 	for key, value := range m.All() {
 		switch {
 		case value.Type() != pcommon.ValueTypeInt:
@@ -79,6 +76,9 @@ func (c clock) log(lr plog.LogRecord) {
 }
 
 func (c clock) span(s ptrace.Span) {
+	if c == 0 {
+		return
+	}
 	s.SetStartTimestamp(c.moment(s.StartTimestamp()))
 	s.SetEndTimestamp(c.moment(s.EndTimestamp()))
 	c.attributes(s.Attributes())
@@ -98,9 +98,15 @@ type point interface {
 }
 
 func (c clock) point(p point) {
+	if c == 0 {
+		return
+	}
 	p.SetTimestamp(c.moment(p.Timestamp()))
 	p.SetStartTimestamp(c.moment(p.StartTimestamp()))
 	c.attributes(p.Attributes())
+	if e, ok := p.(interface{ Exemplars() pmetric.ExemplarSlice }); ok {
+		c.exemplars(e.Exemplars())
+	}
 }
 
 func (c clock) exemplars(all pmetric.ExemplarSlice) {

@@ -112,9 +112,6 @@ func (b batch) points(m pmetric.Metric) {
 
 func (b batch) dropsPoint(p point) bool {
 	b.behind.point(p)
-	if e, ok := p.(interface{ Exemplars() pmetric.ExemplarSlice }); ok {
-		b.behind.exemplars(e.Exemplars())
-	}
 	return b.drops(p.Attributes())
 }
 
