@@ -112,11 +112,19 @@ func (d *detector) Observe(r *rule.Record) bool {
 	if r.Name == socketstall.EventWatched {
 		return d.observeWatched(r)
 	}
+	if !d.note(r) {
+		return false
+	}
+	d.reconsider(r)
+	return true
+}
+
+// note takes in a fact, and reports whether r is one.
+func (d *detector) note(r *rule.Record) bool {
 	if !d.facts.observe(r) {
 		return false
 	}
 	d.evicted += d.facts.trim(d.maxFacts)
-	d.reconsider(r)
 	return true
 }
 
@@ -167,9 +175,7 @@ func (d *detector) observeWatched(r *rule.Record) bool {
 		return false
 	}
 	d.ofRun(r, &record)
-	if d.facts.observe(r) {
-		d.evicted += d.facts.trim(d.maxFacts)
-	}
+	d.note(r)
 	j := d.jobs[record.Job]
 	if j == nil || !j.stalls.On(record.Host) || j.Watched[record.Host] >= r.Time {
 		return false
