@@ -66,9 +66,7 @@ func faults() []kind {
 		{name: "worker asleep", class: hang, cause: "a DataLoader worker sleeps, its rank waits for it", do: (*trial).workerAsleep},
 		{name: "worker stopped", class: hang, cause: "SIGSTOP of a DataLoader worker", do: (*trial).workerStopped},
 		{name: "worker crashes", class: software, cause: "SIGSEGV of a DataLoader worker", do: (*trial).workerCrashes},
-		{name: "worker raises", class: software, cause: "an exception in a DataLoader worker, which its rank raises again", do: func(t *trial) (int, error) {
-			return t.dies("Caught ValueError in DataLoader worker|bad row 3", "loaderraise")
-		}},
+		{name: "worker raises", class: software, cause: "an exception in a DataLoader worker, which its rank raises again", do: (*trial).workerRaises},
 		{name: "link down", class: network, apart: true, cause: "the network link of a rank's host goes down", do: (*trial).linkDown},
 		{name: "host cut off", class: network, apart: true, cause: "the router drops all that one rank sends and gets", do: (*trial).cutOff},
 		{name: "mapped file on a stopped disk", class: storage, cause: "a page fault on a FUSE mount whose daemon is stopped", do: func(t *trial) (int, error) { return t.diskStopped("map", t.disk.name+"/data") }},
@@ -557,7 +555,7 @@ func (t *trial) workerAsleep() (int, error) {
 	if err != nil {
 		return running, err
 	}
-	if err := t.waitsIn(worker, "hrtimer_nanosleep"); err != nil { // kernel/time/hrtimer.c
+	if err := t.waitsIn(worker, nanosleep); err != nil {
 		return running, err
 	}
 	t.begin()
@@ -580,6 +578,29 @@ func (t *trial) workerCrashes() (int, error) {
 		return ended, err
 	}
 	outlast(worker)
+	t.begin()
+	return ended, t.watch(12 * time.Second)
+}
+
+// workerRaises is a fault from when the worker raises, as workerCrashes.
+func (t *trial) workerRaises() (int, error) {
+	const reason = "Caught ValueError in DataLoader worker|bad row 3"
+	t.place = place("loaderraise")
+	t.right("rank_exit", reason)
+	t.rightAgain(reason)
+	if err := t.order(t.rank, "loaderraise"); err != nil {
+		return ended, err
+	}
+	worker, err := t.worker(time.Minute)
+	if err != nil {
+		return ended, err
+	}
+	if err := t.waitsIn(worker, nanosleep); err != nil {
+		return ended, err
+	}
+	if err := t.waitsNoMore(worker, nanosleep); err != nil {
+		return ended, err
+	}
 	t.begin()
 	return ended, t.watch(12 * time.Second)
 }

@@ -68,8 +68,9 @@ class Rows(Dataset):
             hoard = []
             for _ in range(self.bytes_of_each >> 20):
                 hoard.append(bytearray(os.urandom(1 << 20)))
-        if self.crashes:
+        if self.crashes or self.raises:
             time.sleep(1)  # who looks for the worker finds it
+        if self.crashes:
             ctypes.string_at(0)
         if self.raises:
             raise ValueError("bad row 3")

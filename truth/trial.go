@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -257,29 +258,57 @@ func (t *trial) file(megabytes int) error {
 
 // worker finds a DataLoader's worker of the rank. It may be a child of a child: Python
 // starts them by a server of its own.
-func (t *trial) worker(within time.Duration) (int, error) {
-	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+func (t *trial) worker(most time.Duration) (int, error) {
+	var found int
+	if !within(most, func() bool {
 		for _, pid := range below(t.pid(t.rank), 0) {
 			if comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err == nil && string(comm) == "pt_data_worker\n" {
-				t.started(pid)
-				return pid, nil
+				found = pid
+				return true
 			}
 		}
+		return false
+	}) {
+		return 0, fmt.Errorf("rank %d has no DataLoader worker after %s", t.rank, most)
 	}
-	return 0, fmt.Errorf("rank %d has no DataLoader worker after %s", t.rank, within)
+	t.started(found)
+	return found, nil
 }
+
+// nanosleep is where the kernel lets a thread sleep for a time (kernel/time/hrtimer.c).
+const nanosleep = "hrtimer_nanosleep"
 
 // waitsIn waits until a thread of the process sleeps in that function of the kernel.
 func (t *trial) waitsIn(pid int, function string) error {
-	const within = time.Minute
-	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		for _, task := range glob(fmt.Sprintf("/proc/%d/task/*/wchan", pid)) {
-			if in, err := os.ReadFile(task); err == nil && string(in) == function {
-				return nil
-			}
+	if !within(time.Minute, func() bool { return sleepsIn(pid, function) }) {
+		return fmt.Errorf("process %d is not in %s after a minute", pid, function)
+	}
+	return nil
+}
+
+// waitsNoMore waits until none does.
+func (t *trial) waitsNoMore(pid int, function string) error {
+	if !within(time.Minute, func() bool { return !sleepsIn(pid, function) }) {
+		return fmt.Errorf("process %d is still in %s after a minute", pid, function)
+	}
+	return nil
+}
+
+func sleepsIn(pid int, function string) bool {
+	return slices.ContainsFunc(glob(fmt.Sprintf("/proc/%d/task/*/wchan", pid)), func(task string) bool {
+		in, err := os.ReadFile(task)
+		return err == nil && string(in) == function
+	})
+}
+
+// within asks until it is so.
+func within(most time.Duration, is func() bool) bool {
+	for end := time.Now().Add(most); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if is() {
+			return true
 		}
 	}
-	return fmt.Errorf("process %d is not in %s after %s", pid, function, within)
+	return false
 }
 
 // below are the processes that descend from one.
