@@ -158,6 +158,9 @@ func (t *trail) seen(start, end int64, least verdict.Trust) uint64 {
 
 // holds reports whether the marks of w in the window that are trusted suffice.
 func (t *trail) holds(w *Evidence, start, end int64, least verdict.Trust) bool {
+	if len(t.marks[w.index]) == 0 { // as of most evidence of a fault: that is quicker seen than remembered
+		return false
+	}
 	q := question{w.index, least, start, end}
 	holds, known := t.answered().holds[q]
 	if !known {
