@@ -195,11 +195,11 @@ func (f *FS) Ending(pid uint32) (bool, error) {
 		if tid == pid {
 			continue
 		}
-		stat, err := f.ThreadStat(pid, tid)
-		if err != nil || stat.Exiting {
-			continue // gone, or about to
+		// In this order: a thread takes the signal from its mask, and then is marked as one that ends.
+		if status, err := f.ThreadStatus(pid, tid); err != nil || status.Killed {
+			continue // gone, or told to
 		}
-		if status, err := f.ThreadStatus(pid, tid); err == nil && !status.Killed {
+		if stat, err := f.ThreadStat(pid, tid); err == nil && !stat.Exiting {
 			return false, nil
 		}
 	}
