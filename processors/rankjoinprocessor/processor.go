@@ -100,7 +100,7 @@ func (p *rankJoin) Shutdown(ctx context.Context) error {
 		p.cancel()
 		p.done.Wait()
 		p.mu.Lock()
-		p.record(ctx, p.clock.now(), plog.NewLogs(), p.host.Settle(p.clock.now().UnixNano()))
+		p.record(ctx, p.clock.now(), plog.NewLogs(), step{found: p.host.Settle(p.clock.now().UnixNano())})
 		p.mu.Unlock()
 		p.deliver(ctx)
 		err = p.close(ctx)
@@ -114,8 +114,8 @@ func (p *rankJoin) ConsumeLogs(ctx context.Context, logs plog.Logs) error {
 	if p.host.Wants(logs) {
 		now := p.clock.now()
 		p.mu.Lock()
-		found := p.host.Advance(now.UnixNano())
-		p.record(ctx, now, p.host.Logs(logs, now.UnixNano()), found)
+		passed := p.advance(now)
+		p.record(ctx, now, p.host.Logs(logs, now.UnixNano()), passed)
 		p.mu.Unlock()
 	}
 	return p.next.ConsumeLogs(ctx, logs)
@@ -124,8 +124,20 @@ func (p *rankJoin) ConsumeLogs(ctx context.Context, logs plog.Logs) error {
 // tick joins what is due, and tries again what was refused.
 func (p *rankJoin) tick(ctx context.Context, now time.Time) {
 	p.mu.Lock()
-	p.record(ctx, now, plog.NewLogs(), p.host.Advance(now.UnixNano()))
+	p.record(ctx, now, plog.NewLogs(), p.advance(now))
 	p.maintain(ctx)
 	p.mu.Unlock()
 	p.deliver(ctx)
+}
+
+// step is what the join made of the time that has passed.
+type step struct {
+	found plog.Logs
+	due   bool // something was judged, though perhaps nothing was found: since when a finding is held back, say
+}
+
+// advance lets time pass in the join. mu is held.
+func (p *rankJoin) advance(now time.Time) step {
+	due := p.join.Due()
+	return step{due: due != 0 && due <= now.UnixNano(), found: p.host.Advance(now.UnixNano())}
 }

@@ -88,6 +88,13 @@ func (d *downstream) refuse(err error) {
 	d.err = err
 }
 
+// newest is the record that came last.
+func (d *downstream) newest() plog.LogRecord {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.findings[len(d.findings)-1]
+}
+
 func (d *downstream) said() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -426,6 +433,56 @@ func TestAKilledProcessLosesNothing(t *testing.T) {
 	fourth := newRig(t, config, host{storageID: taken})
 	fourth.pass(time.Minute)
 	require.Empty(t, fourth.next.said(), "not said again")
+}
+
+// stackOf is what an agent says of the stack of a rank.
+func stackOf(event string, at time.Time, rank int, more map[string]any) plog.Logs {
+	logs := plog.NewLogs()
+	to := logs.ResourceLogs().AppendEmpty()
+	to.Resource().Attributes().PutStr("host.name", "node-0")
+	r := to.ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
+	r.SetEventName(event)
+	r.SetTimestamp(pcommon.NewTimestampFromTime(at))
+	a := r.Attributes()
+	_ = a.FromRaw(more) // only such types are given
+	a.PutStr("tracecore.trust", "claimed")
+	a.PutStr("gen_ai.training.job_id", "llm")
+	a.PutStr("gen_ai.training.job_domain", "user 0")
+	a.PutInt("gen_ai.training.world_size", 3)
+	a.PutInt("gen_ai.training.rank", int64(rank))
+	a.PutInt("process.pid", int64(100+rank))
+	a.PutInt("process.start_ns", 1e9)
+	return logs
+}
+
+// TestAStopThatWasHeldBackIsTakenBackAfterAKill: sockets are waited for, so that the stop is told two seconds after it
+// was seen. In the time between nothing comes, and yet that time has to be known after a crash.
+func TestAStopThatWasHeldBackIsTakenBackAfterAKill(t *testing.T) {
+	config, kept := newConfig(), &memory{values: map[string][]byte{}}
+	config.Storage = &storageID
+	first := newRig(t, config, host{storageID: kept})
+	first.send(t, stackOf("nccl.socket.watched", began, 0, nil))
+	for rank, state := range []string{"stopped", "sleeping", "sleeping"} {
+		first.send(t, stackOf("process.stack", began, rank, map[string]any{
+			"process.stack.hash": "a39cd80c6494ac94", "process.stack.reason": "asleep", "process.stack.still_ns": int64(2e9), "process.stack.wait_class": "collective",
+			"nccl.rank.state": state, "nccl.rank.activity": "idle", "nccl.rank.silence": "overdue", "nccl.rank.rest_ns": int64(3e9),
+		}))
+	}
+	for range 3 {
+		first.pass(time.Second)
+	}
+	require.Equal(t, "nccl.collective.incomplete", first.next.newest().EventName())
+	told := first.next.newest().Attributes().AsRaw()
+	require.Equal(t, []any{int64(0)}, told["nccl.collective.culprit_ranks"])
+
+	second := newRig(t, config, host{storageID: kept.crashed()})
+	second.pass(4 * time.Second)
+	for rank := range 3 {
+		second.send(t, stackOf("process.stack.moving", began.Add(4*time.Second), rank, nil))
+	}
+	second.pass(2 * time.Second)
+	require.Equal(t, "nccl.collective.complete", second.next.newest().EventName())
+	require.Equal(t, told["nccl.collective.stop"], second.next.newest().Attributes().AsRaw()["nccl.collective.stop"])
 }
 
 // TestALateDumpAfterARestart completes what was said before it.

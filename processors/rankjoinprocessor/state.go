@@ -17,15 +17,15 @@ import (
 
 // record writes the call that was made of the join, if it mattered, and what it
 // led to. mu is held.
-func (p *rankJoin) record(ctx context.Context, now time.Time, mattered, found plog.Logs) {
-	if mattered.LogRecordCount()+found.LogRecordCount() == 0 {
+func (p *rankJoin) record(ctx context.Context, now time.Time, mattered plog.Logs, passed step) {
+	if mattered.LogRecordCount()+passed.found.LogRecordCount() == 0 && !passed.due {
 		return
 	}
-	p.enqueue(ctx, found)
+	p.enqueue(ctx, passed.found)
 	if p.journal == nil || p.stale {
 		return // the snapshot that ends this state will hold it
 	}
-	e := journal.Entry{Advanced: now, Made: statements(found)}
+	e := journal.Entry{Advanced: now, Made: statements(passed.found)}
 	if mattered.LogRecordCount() > 0 {
 		e.Signal = journal.SignalLogs
 		e.Payload, _ = (&plog.ProtoMarshaler{}).MarshalLogs(mattered) // data in memory always encodes
