@@ -14,6 +14,7 @@ import (
 const (
 	attrKey     = "nccl.wait.job"       // key of the fault: the job, or its host
 	attrGoesOn  = "nccl.wait.goes_on"   // of an end: the rank that rested works
+	attrClosed  = "nccl.wait.closed"    // of an end: ranks have closed the sockets, and nothing has moved
 	attrHeld    = "nccl.wait.held"      // how the culprit is held up
 	attrKind    = "nccl.wait.kind"      // the same, absent where the culprit makes progress: its stack may say more
 	attrRanks   = "nccl.wait.ranks"     // the ranks that wait

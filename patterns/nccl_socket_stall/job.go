@@ -12,13 +12,14 @@ import (
 // job is what was concluded from the stalls of one job. Ended stalls are held too,
 // while their records may still come.
 type job struct {
-	Onset int64 `json:"onset"` // of what lasts, as it was last judged; 0: nothing does
-	Ended int64 `json:"ended"` // time of the newest end
-	Thaw  int64 `json:"thaw"`  // when it was heard that a stall has ended, the first since the job was judged: the others may follow
-	Late  int64 `json:"late"`  // until when records of other hosts are waited for, because the first came late
-	After int64 `json:"after"` // end of the last episode that was told of
-	Told  *told `json:"told"`  // nil: nothing is being told
-	Mount int64 `json:"mount"` // since when the rank that is named is known to wait for a mount which nothing has named; 0: it does not
+	Onset int64 `json:"onset"`          // of what lasts, as it was last judged; 0: nothing does
+	Ended int64 `json:"ended"`          // time of the newest end
+	Went  int64 `json:"went,omitempty"` // of the newest end in which bytes moved, as far as that was told
+	Thaw  int64 `json:"thaw"`           // when it was heard that a stall has ended, the first since the job was judged: the others may follow
+	Late  int64 `json:"late"`           // until when records of other hosts are waited for, because the first came late
+	After int64 `json:"after"`          // end of the last episode that was told of
+	Told  *told `json:"told"`           // nil: nothing is being told
+	Mount int64 `json:"mount"`          // since when the rank that is named is known to wait for a mount which nothing has named; 0: it does not
 	// Watched is when an agent last said that data of the job moves, by its host.
 	Watched map[string]int64 `json:"watched,omitempty"`
 	// Moving is since when that agent had watched the job, where all ranks there had moved data since; 0: not all had.
@@ -53,8 +54,12 @@ type told struct {
 // take notes what a record of the job means for its conclusion.
 func (j *job) take(r *socketstall.Record, now int64) {
 	j.Changed = true
-	if r.Ended() {
-		j.ends(r.Time, now)
+	if !r.Ended() {
+		return
+	}
+	j.ends(r.Time, now)
+	if r.End != socketstall.Closed && r.End != socketstall.Exited {
+		j.Went = max(j.Went, r.Time)
 	}
 }
 
@@ -280,11 +285,15 @@ func (d *detector) end(j *job, g *graph, now int64) []rule.Finding {
 	return j.over(g.moved)
 }
 
-// over ends what is told: something of the job has moved then.
+// over ends what is told: something of the job has moved then, or ranks have closed their sockets.
 func (j *job) over(at int64) []rule.Finding {
 	at = max(at, j.Told.Time)
+	a := j.named()
+	if at == j.Ended && j.Went < j.Told.Time {
+		a[attrClosed] = true
+	}
 	j.Told, j.After = nil, at
-	return []rule.Finding{{Event: eventEnd, ID: j.stalls.Name, Time: at, Last: at, Attributes: j.named()}}
+	return []rule.Finding{{Event: eventEnd, ID: j.stalls.Name, Time: at, Last: at, Attributes: a}}
 }
 
 // named says which job a finding is about.
