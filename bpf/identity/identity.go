@@ -153,6 +153,8 @@ type Place struct {
 type Members interface {
 	// Joined says that a process of a rank has connections of collectives.
 	Joined(p Process)
+	// Trains says that a process of a rank has libraries of a training, and that a launcher above it has none.
+	Trains(p Process)
 	// Led says that the end of a process is its rank's, as the agent before this one knew.
 	Led(p Process)
 }

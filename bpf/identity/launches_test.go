@@ -86,6 +86,8 @@ func playInto(tracker *Tracker, lines []signalledLine) {
 			tracker.Raised(Process{PID: l.pid, StartNS: e.startNS})
 		} else if l.does == "joins" {
 			tracker.Joined(Process{PID: l.pid, StartNS: e.startNS})
+		} else if l.does == "trains" {
+			tracker.Trains(Process{PID: l.pid, StartNS: e.startNS})
 		} else if l.does == "exec" {
 			f := facts{pid: e.pid, parentPID: e.parentPID, startNS: e.startNS, comm: e.comm, launch: parseEnviron(e.environ), arguments: l.arguments}
 			r := tracker.put(f, tracker.parent(e.parentPID, e.timeNS, maxAncestors))

@@ -5,7 +5,7 @@ package identity
 import "github.com/tracecoreai/tracecore/internal/procfs"
 
 // A wrapper that ends first, killed or by itself, ends no rank: the process that takes part in the
-// collectives of the job lives on, and is the rank.
+// collectives of the job, or has the libraries for it, lives on, and is the rank.
 
 // Joined implements Members. Where only wrappers are above it, its end is the rank's from now on. Where the
 // outermost process of its rank has ended before, and that was told
@@ -35,6 +35,19 @@ func (t *Tracker) Joined(p Process) {
 		if below.Inherited && below.Rank == r.Rank {
 			below.RankPID, below.RankStart = r.RankPID, r.RankStart
 		}
+	}
+}
+
+// Trains implements Members. It may take part in the job soon: until it has, the end of its launcher is that of the rank,
+// unless it outlives that.
+func (t *Tracker) Trains(p Process) {
+	for _, above := range t.wrappersOf(p) {
+		t.askRunning(above, true)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r := t.table.exact(p.PID, p.StartNS); r != nil && r.alive() && r.IsRank() {
+		r.work = max(r.work, training)
 	}
 }
 
@@ -81,7 +94,7 @@ func (t *Tracker) hasProcess(r *record) (has bool) {
 	return has
 }
 
-// outlives is the process that takes part in the job for the rank of r, where r has only wrapped it and it
+// outlives is the process that takes part in the job for the rank of r, or trains, where r has only wrapped it and it
 // lives on; nil for none. Each process between them lives, or has been a wrapper: what lives on of a rank that
 // has died, as a worker does for seconds, is none. What has libraries of a training wraps nothing. The first process
 // of a container takes all others with it.
@@ -90,7 +103,7 @@ func (t *Tracker) outlives(r, parent *record) *record {
 		return nil
 	}
 	for _, below := range t.below(r) {
-		if below.work == member && below.Inherited == (r.wraps == nil) && below.RankPID == r.RankPID {
+		if below.work >= training && below.Inherited == (r.wraps == nil) && below.RankPID == r.RankPID {
 			return below
 		}
 	}

@@ -28,6 +28,7 @@ func TestARankOutlivesItsWrapper(t *testing.T) {
 		return line{at, "exit", pid, parent, status, "x", nil}
 	}
 	joins := func(at float64, pid uint32) line { return line{at: at, does: "joins", pid: pid} }
+	trains := func(at float64, pid uint32) line { return line{at: at, does: "trains", pid: pid} }
 	shell, python := begin(0, 10, 1, "bash"), begin(1, 20, 10, "torch")
 	for name, tc := range map[string]struct {
 		lines []line
@@ -67,6 +68,19 @@ func TestARankOutlivesItsWrapper(t *testing.T) {
 		},
 		"its program is executed anew": {
 			[]line{shell, python, joins(30, 20), end(60, 10, 1, kill), begin(70, 20, 1, "torch"), end(90, 20, 1, segv)}, "10 helper, 20 rank of 10", true,
+		},
+
+		"a launcher is killed, and its child trains": {
+			[]line{begin(0, 10, 1, "python3"), python, trains(3, 20), end(4, 10, 1, kill), end(90, 20, 1, segv)}, "10 helper, 20 rank of 10", true,
+		},
+		"the same, and the child takes part later": {
+			[]line{begin(0, 10, 1, "python3"), python, trains(3, 20), end(4, 10, 1, kill), joins(30, 20), end(90, 20, 1, segv)}, "10 helper, 20 rank of 10", true,
+		},
+		"a launcher fails with its child, which trained": {
+			[]line{begin(0, 10, 1, "python3"), python, trains(3, 20), end(60, 20, 10, segv), end(60.5, 10, 1, 1<<8)}, "20 inherited, 10 rank of 10", false,
+		},
+		"a rank that trains is killed, and what it has started trains, too": {
+			[]line{begin(0, 10, 1, "python"), python, trains(3, 20), end(4, 10, 1, kill), end(90, 20, 1, segv)}, "10 rank of 10, 20 inherited", false,
 		},
 
 		"nothing shows that the child takes part": {

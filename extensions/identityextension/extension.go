@@ -208,6 +208,13 @@ func (x *identityExtension) Joined(p identity.Process) {
 	}
 }
 
+// Trains implements identity.Members.
+func (x *identityExtension) Trains(p identity.Process) {
+	if t, ok := x.current().(identity.Members); ok {
+		t.Trains(p)
+	}
+}
+
 // Led implements identity.Members.
 func (x *identityExtension) Led(p identity.Process) {
 	if t, ok := x.current().(identity.Members); ok {

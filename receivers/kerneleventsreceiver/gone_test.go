@@ -240,6 +240,7 @@ type wrappers struct {
 }
 
 func (w *wrappers) Joined(identity.Process) {}
+func (w *wrappers) Trains(identity.Process) {}
 func (w *wrappers) Led(p identity.Process)  { w.led = append(w.led, p.PID) }
 
 // The identity probe of the next agent is told which processes were the ranks, but of one whose end it has told as that.

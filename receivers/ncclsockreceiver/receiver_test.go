@@ -255,6 +255,8 @@ func (m *members) Joined(p identity.Process) { m.joined <- p }
 
 func (*members) Led(identity.Process) {}
 
+func (*members) Trains(identity.Process) {}
+
 func TestTheIdentityExtensionIsToldWhoTakesPartInAJob(t *testing.T) {
 	b := newBench(t)
 	m := &members{b.Resolver, make(chan identity.Process, 2)}

@@ -898,11 +898,25 @@ func TestAStackThatCannotBeReadIsTriedAgain(t *testing.T) {
 	require.Equal(t, "process.stack", b.Next(t).EventName())
 }
 
-// A launcher in Python is followed until its child trains. A rank that trains is asked once, and its children are not.
+// members are told who trains.
+type members struct {
+	*probereceivertest.Resolver
+	trains chan identity.Process
+}
+
+func (m *members) Trains(p identity.Process) { m.trains <- p }
+
+func (*members) Joined(identity.Process) {}
+
+func (*members) Led(identity.Process) {}
+
+// A launcher in Python is followed until its child trains, of which the identity extension is told. A rank that trains is asked once, and its children are not.
 func TestALauncherIsFollowedUntilItsChildTrains(t *testing.T) {
 	b := newBench(t)
 	launcher, child := rank(42, 0), rank(50, 0)
 	child.RankPID, child.ParentPID, child.Inherited = 42, 42, true
+	said := &members{b.Resolver, make(chan identity.Process, 8)}
+	b.Host.Extensions[probereceivertest.IdentityID] = said
 	b.at(42, func(*fake) {})
 	b.at(50, func(*fake) {})
 	b.Resolver.Know(launcher, child)
@@ -918,6 +932,8 @@ func TestALauncherIsFollowedUntilItsChildTrains(t *testing.T) {
 	b.looks(t, 10)
 	told("process.stack.moving", 42)
 	told("process.stack", 50)
+	require.Len(t, said.trains, 1, "once")
+	require.EqualValues(t, 50, (<-said.trains).PID)
 	b.at(42, func(p *fake) { p.trains = true })
 	b.looks(t, 10)
 	told("process.stack.moving", 50)

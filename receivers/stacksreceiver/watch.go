@@ -63,7 +63,8 @@ type prepared struct {
 	name  string // a process may become another program
 	due   time.Time
 	pause time.Duration
-	idle  int // times in a row that its interpreter did not run
+	idle  int  // times in a row that its interpreter did not run
+	said  bool // that it trains
 }
 
 // watch is the ranks that are followed, through one source.
@@ -152,6 +153,7 @@ func (w *watch) search(ctx context.Context) {
 				continue
 			}
 			next[processOf(&p)] = w.follow(p)
+			w.sayTrains(p)
 		}
 	}
 	for p, f := range w.follows {
@@ -163,6 +165,18 @@ func (w *watch) search(ctx context.Context) {
 	w.telemetry.ReceiverStacksProcessesSkipped.Add(ctx, int64(over))
 	w.followed.Store(int64(len(w.follows)))
 	w.prune()
+}
+
+// sayTrains tells the identity extension that a process is the rank which others have started for it: it is followed in
+// place of its launcher.
+func (w *watch) sayTrains(p identity.Process) {
+	known := w.known[processOf(&p)]
+	members, ok := w.resolver.(identity.Members)
+	if !ok || !p.Inherited || p.TakesPart || known == nil || !known.trains || known.said {
+		return
+	}
+	known.said = true
+	members.Trains(p)
 }
 
 func (w *watch) follow(p identity.Process) *follower {
