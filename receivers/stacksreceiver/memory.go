@@ -8,12 +8,14 @@ import (
 )
 
 // memory is what is known of a process, as it is kept for the next start. In which places it stands often,
-// and which of these are collectives, is soon known again, and nothing is told late or wrongly until then.
+// and which of these are collectives, is soon known again, and nothing is told late or wrongly until then. Where it was told to
+// stand has to be known: what was told of it stands until it is elsewhere.
 type memory struct {
 	Rest      activity.Memory `json:"rest"`
 	Began     int64           `json:"began_ms"` // the first look
 	AsleepFor []activity.Kept `json:"asleep,omitempty"`
 	InCalls   []activity.Kept `json:"in_calls,omitempty"`
+	Stands    uint64          `json:"stands,omitempty"` // calls of its place, as it was told; 0: it does not, or nobody knows where
 }
 
 // memory is what the watch knows of a process; false of one that it does not follow.
@@ -22,7 +24,15 @@ func (w *watch) memory(p *identity.Process) (memory, bool) {
 	if f == nil || f.began.IsZero() {
 		return memory{}, false
 	}
-	return memory{f.rest.Memory(), f.began.UnixMilli(), f.asleepFor.kept(), f.inCalls.kept()}, true
+	return memory{f.rest.Memory(), f.began.UnixMilli(), f.asleepFor.kept(), f.inCalls.kept(), f.standsIn()}, true
+}
+
+// standsIn is where it stands, as it was told by this start or the one before.
+func (f *follower) standsIn() uint64 {
+	if f.told != nil {
+		return f.told.place.Calls
+	}
+	return f.stood
 }
 
 // After is the memory after an absence.
@@ -46,6 +56,7 @@ func (f *follower) recall(m *memory, now time.Time) {
 	f.rest.Recall(&m.Rest, now)
 	f.asleepFor.recall(m.AsleepFor, now)
 	f.inCalls.recall(m.InCalls, now)
+	f.stood = m.Stands
 }
 
 // kept are the stays, the oldest first.

@@ -84,6 +84,63 @@ func TestAHangThroughARestartIsOverdueAsSoonAsEver(t *testing.T) {
 	require.Zero(t, hangs(t, true, another), "another process of that number")
 }
 
+// What was told of a rank stands through a restart of its agent, until the rank is elsewhere: one that waits in a collective or for
+// its GPU runs meanwhile, for it polls.
+func TestWhatWasToldThroughARestartStandsUntilItIsElsewhere(t *testing.T) {
+	for name, tc := range map[string]struct {
+		keeps bool
+		goes  bool // elsewhere, while no agent is there
+		first string
+	}{
+		"it polls":                          {keeps: true, first: "process.stack"},
+		"it went on":                        {keeps: true, goes: true, first: "process.stack.moving"},
+		"nobody knows what was told":        {first: "process.stack.moving"},
+		"nobody knows, and it went on, too": {goes: true, first: "process.stack.moving"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			older := rank(42, 3)
+			older.StartTime = start.Add(-time.Hour)
+			b.at(42, func(p *fake) { p.class = waitclass.Collective })
+			b.Resolver.Know(older)
+			if tc.keeps {
+				b.config.Storage = b.Keeps()
+			}
+			polls := func(seconds int) {
+				for range seconds {
+					b.at(42, func(p *fake) { p.status.Switches++; p.status.Sleeps++ })
+					b.looks(t, 1)
+				}
+			}
+			r := b.receiver(t, b.Sink)
+			require.NoError(t, r.Start(t.Context(), b.Host))
+			polls(30)
+			require.NoError(t, r.Shutdown(context.Background()))
+			told := ""
+			for len(b.Records) > 0 {
+				told = b.Next(t).EventName()
+			}
+			require.Equal(t, "process.stack", told)
+
+			if tc.goes {
+				b.works(42)
+			}
+			r = b.receiver(t, b.Sink)
+			require.NoError(t, r.Start(t.Context(), b.Host))
+			polls(30)
+			b.works(42)
+			b.looks(t, 1)
+			require.NoError(t, r.Shutdown(context.Background()))
+			var events []string
+			for len(b.Records) > 0 {
+				events = append(events, b.Next(t).EventName())
+			}
+			require.Equal(t, tc.first, events[0])
+			require.Equal(t, "process.stack.moving", events[len(events)-1], "it is elsewhere")
+		})
+	}
+}
+
 // What was learned of times in one call, and for how long the process is known, goes on.
 func TestLongStepsAcrossARestartAreNotToldAndALoopIs(t *testing.T) {
 	one := newThread(t, true)

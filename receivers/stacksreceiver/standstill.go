@@ -124,8 +124,9 @@ type follower struct {
 	retry     time.Duration
 	notUntil  time.Time // after a failure
 
-	older bool  // than this receiver: another may have told where it stood
-	texts texts // of its job
+	older bool   // than this receiver: another may have told where it stood
+	stood uint64 // there, by its calls, and has been nowhere else since as far as is seen; 0: nobody knows, or it has
+	texts texts  // of its job
 }
 
 // told is a standstill of which a record was made.
@@ -209,7 +210,7 @@ func (f *follower) look(now time.Time, status procfs.ThreadStatus, config *Confi
 		}
 		f.rest.Goes(last, last, rested || f.atWork()) // it was in a collective, and has left it: that is a step
 	}
-	if f.older && ran && (f.told == nil || o.moved != nil) {
+	if f.older && ran && f.stood == 0 && (f.told == nil || o.moved != nil) {
 		f.older = false
 		if o.moved == nil {
 			o.moved = &told{since: now}
@@ -290,7 +291,10 @@ func (f *follower) moves(now time.Time, config *Config, ask inquiry, slept bool)
 	before := f.place
 	place := f.read(ask.where)
 	worked := f.worked(ask.onCPU, slept)
-	if f.inCall.IsZero() || place.Calls != before.Calls || place == nowhere || worked {
+	if first := f.inCall.IsZero(); first || place.Calls != before.Calls || place == nowhere || worked {
+		if !first || place.Calls != f.stood {
+			f.stood = 0
+		}
 		if was := now.Sub(f.inCall); !f.inCall.IsZero() && 2*was >= config.Patience {
 			f.inCalls.note(now, was)
 		}
