@@ -1,5 +1,5 @@
 // Package waitclass says what a thread waits for, from its frames: with other ranks, for a key of a store, for a GPU,
-// for data, for storage, for a lock, for a network, for a compiler, for the threads of backward, or
+// for data, for storage, for a lock, for a network, for a name server, for a compiler, for the threads of backward, or
 // for its own code. It names the function of the kernel that it sleeps in, and whose that is.
 //
 // The table is rows.txt, where each row has its source. Names on a stack are what the process
@@ -27,6 +27,7 @@ const (
 	Storage     Class = "storage"      // a file
 	Lock        Class = "lock"         // another thread or process
 	Network     Class = "network"      // a peer that is no rank, as far as is known
+	NameServer  Class = "name_server"  // the answer of a name server
 	Compiling   Class = "compiling"    // a compiler
 	Backward    Class = "backward"     // the threads in which its framework runs backward
 	OwnCode     Class = "own_code"     // nothing that is known: it computes, sleeps, or waits in code of its own
@@ -34,7 +35,7 @@ const (
 
 // Classes lists all of them.
 func Classes() []Class {
-	return []Class{Collective, Store, GPU, DataLoading, Storage, Lock, Network, Compiling, Backward, OwnCode}
+	return []Class{Collective, Store, GPU, DataLoading, Storage, Lock, Network, NameServer, Compiling, Backward, OwnCode}
 }
 
 // Stack is a thread's frames, innermost first in each layer.
@@ -136,7 +137,7 @@ func parse(text string) (*Table, error) {
 //
 // A lock of user space is waited for in a futex. A thread that sleeps elsewhere in the kernel is
 // not at the lock that its frames speak of: it takes it, or has it, and a file system does not
-// answer. So it is with the threads of backward. A native row of OwnCode says that the thread runs
+// answer. So it is with the threads of backward, and with a look-up of a name that reads a file or takes a lock. A native row of OwnCode says that the thread runs
 // what is farther out itself: those rows do not count, and it does not wait for other threads there.
 //
 // The ranks of a group find each other by a store. A wait for that is a part of the collective around it.
@@ -161,7 +162,8 @@ func (t *Table) Of(s Stack) Wait {
 				continue
 			case i == kernelLayer && r.anybody() && len(s.Native)+len(s.Python) == 0:
 				continue
-			case r.class == Backward && itself, i < kernelLayer && (r.class == Lock || r.class == Backward) && in != nil && in.class != Lock:
+			case r.class == Backward && itself, i < kernelLayer && (r.class == Lock || r.class == Backward) && in != nil && in.class != Lock,
+				r.class == NameServer && in != nil && in.class != Network:
 				continue
 			}
 			w.Class, w.Why = r.class, why

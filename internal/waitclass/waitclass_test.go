@@ -156,6 +156,26 @@ func TestWhatAThreadWaitsFor(t *testing.T) {
 			stack("sk_wait_data tcp_recvmsg", "libc.so.6:recv"+eval, "/usr/lib/python3.14/ssl.py:read "+site+"urllib3/response.py:read "+site+"botocore/response.py:read dataset.py:__getitem__ "+site+"torch/utils/data/_utils/worker.py:_worker_loop"),
 			DataLoading, "sk_wait_data", "tcp",
 		},
+		"a name is looked up": {
+			stack("do_poll do_sys_poll __x64_sys_poll", "libc.so.6:__poll libc.so.6: libc.so.6:_nss_dns_gethostbyname4_r libc.so.6:getaddrinfo _socket.cpython-311.so:"+eval, "/usr/lib/python3.11/socket.py:getaddrinfo /usr/lib/python3.11/socket.py:create_connection train.py:main"),
+			NameServer, "do_poll", "",
+		},
+		"P a rank looks up the address of its store": {
+			stack("do_poll do_sys_poll __x64_sys_poll", "libc.so.6:__poll libc.so.6: libc.so.6:getaddrinfo libtorch_cpu.so: libtorch_cpu.so:_ZN4c10d8TCPStoreC1ENSt7__cxx1112basic_stringE libtorch_python.so:"+eval,
+				site+"torch/distributed/rendezvous.py:_create_c10d_store "+site+"torch/distributed/distributed_c10d.py:init_process_group train.py:main"),
+			NameServer, "do_poll", "",
+		},
+		"its frames of compiled code are not read": {
+			stack("do_poll do_sys_poll", "", "/usr/lib/python3.11/socket.py:getaddrinfo /usr/lib/python3.11/socket.py:create_connection train.py:main"), NameServer, "do_poll", "",
+		},
+		"a server is asked over a socket of UDP": {stack("__skb_wait_for_more_packets udp_recvmsg", "libc.so.6:recvfrom libc.so.6:getaddrinfo", ""), NameServer, "__skb_wait_for_more_packets", "udp"},
+		"K a look-up reads a file on NFS": {
+			stack("rpc_wait_bit_killable[sunrpc] nfs4_run_open_task[nfsv4] nfs4_atomic_open[nfsv4]", "libc.so.6:openat libc.so.6:getaddrinfo _socket.cpython-311.so:"+eval, "/usr/lib/python3.11/socket.py:getaddrinfo train.py:main"),
+			Storage, "rpc_wait_bit_killable", "nfs",
+		},
+		"an address is connected to": {
+			stack("inet_wait_for_connect __inet_stream_connect", "libc.so.6:connect _socket.cpython-311.so:"+eval, "/usr/lib/python3.11/socket.py:create_connection train.py:main"), Network, "inet_wait_for_connect", "tcp",
+		},
 		"a request of its own": {
 			stack("sk_wait_data tcp_recvmsg", "libc.so.6:recv"+eval, "/usr/lib/python3.14/socket.py:readinto /usr/lib/python3.14/http/client.py:begin train.py:log"),
 			Network, "sk_wait_data", "tcp",

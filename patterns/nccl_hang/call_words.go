@@ -56,10 +56,10 @@ func (f *Finding) stackText() string {
 			text += "; " + f.Detail
 		}
 		return text
-	case OneMount:
-		text := f.who() + plural(f.Culprits, " waits", " wait") + " for " + f.Mount
+	case OneMount, NameServer:
+		text := f.who() + plural(f.Culprits, " waits", " wait") + " for " + cmp.Or(f.Mount, "an answer of the name server")
 		if len(f.Waiting) > 0 {
-			text += "; " + wait + " for them"
+			text += "; " + wait + " for " + plural(f.Culprits, "it", "them")
 		}
 		return text
 	}

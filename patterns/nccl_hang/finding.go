@@ -63,6 +63,8 @@ const (
 	OutsideWorks Kind = "outside_works"
 	// OneMount: the culprits wait for one file system, and all others for them.
 	OneMount Kind = "one_mount"
+	// NameServer: the culprits wait for the answer of a name server, and all others for them.
+	NameServer Kind = "name_server"
 	// AllWait: all wait in a collective or for their GPU, and none goes on.
 	AllWait Kind = "all_wait"
 	// Apart: the same, and by their calls some lack one that others have made, or few wait in a collective at another place of the program.
@@ -73,7 +75,7 @@ const (
 
 // ofStacks reports whether stacks alone tell it.
 func (f *Finding) ofStacks() bool {
-	return f.Kind == Outside || f.Kind == OutsideWorks || f.Kind == OneMount || f.Kind == AllWait || f.Kind == Apart || f.Kind == EachOther
+	return f.Kind == Outside || f.Kind == OutsideWorks || f.Kind == OneMount || f.Kind == NameServer || f.Kind == AllWait || f.Kind == Apart || f.Kind == EachOther
 }
 
 // Sureness says how far a finding can be relied on.

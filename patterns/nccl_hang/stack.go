@@ -47,6 +47,7 @@ type stackPlace struct {
 const (
 	classCollective, classGPU     = "collective", "gpu"
 	classStore                    = "store" // waits for a key that another rank writes
+	classNameServer               = "name_server"
 	classStorage, classData       = "storage", "data_loading"
 	classOwnCode                  = "own_code" // nothing that is known
 	classBackward                 = "backward" // threads of its own, whose stacks do not show what they wait for

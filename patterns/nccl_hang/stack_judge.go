@@ -3,6 +3,7 @@ package ncclhang
 import (
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"slices"
 	"strconv"
 	"time"
@@ -108,7 +109,9 @@ func (r *callRun) byStacks(limited map[process]int64, unseen map[unseenCalls]int
 	if len(s.outside) == 0 {
 		f = s.allWait(shown, now)
 	} else if f = s.oneMount(now); f == nil {
-		f = s.few(shown, now)
+		if f = s.nameServer(now); f == nil {
+			f = s.few(shown, now)
+		}
 	}
 	if f != nil && why != "" {
 		f.doubt(Likely, why)
@@ -169,12 +172,8 @@ func (s *ranksByStack) identify(f *Finding) {
 	if len(of) == 0 {
 		of = f.Waiting
 	}
-	came := int64(0)
-	for _, rank := range of {
-		came = max(came, s.of[rank].stack.came())
-	}
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%q stacks %d %d", f.Run, of[0], came)
+	fmt.Fprintf(h, "%q stacks %d %d", f.Run, of[0], s.stoodLast(of))
 	f.ID = fmt.Sprintf("col-%016x", h.Sum64())
 	f.Stop = "stop-" + f.ID
 }
@@ -295,6 +294,51 @@ func (s *ranksByStack) oneMount(now int64) *Finding {
 	f := s.begin(OneMount, s.waits, s.outside, now)
 	f.Mount = first.Mount
 	return f
+}
+
+// nameWait is how long ranks wait for a name server until that is told, where it is not known how long they usually do. The
+// resolver asks up to three servers, each for 5 s, and all of them twice: then the look-up fails (resolv.conf(5)).
+const nameWait = 30 * time.Second
+
+// stoodLast is when the last of these ranks came to stand there, whatever it was told for first: an agent that has just begun
+// knows of less.
+func (s *ranksByStack) stoodLast(ranks []int) int64 {
+	last := int64(0)
+	for _, rank := range ranks {
+		last = max(last, s.of[rank].stack.came())
+	}
+	return last
+}
+
+// nameServer finds that all who stand outside wait for the answer of a name server: often all ranks, as they start, for the
+// address of their store. Then nobody waits for them.
+func (s *ranksByStack) nameServer(now int64) *Finding {
+	for _, rank := range s.outside {
+		if p := &s.of[rank].stack; p.Class != classNameServer || p.State.Halted() {
+			return nil
+		}
+	}
+	if at := s.stoodLast(s.outside) + int64(nameWait); now < at && (len(s.waits) == 0 || s.does(now) != stuck) {
+		s.run.later(at)
+		return nil
+	}
+	f := s.begin(NameServer, s.waits, s.outside, now)
+	between(f, s.outsiders(), func(c *caller) socketstall.Identity { return c.host })
+	if len(f.Hosts) > 0 {
+		f.Host = socketstall.Identity{}
+	}
+	return f
+}
+
+// outsiders are the processes of the ranks that stand outside.
+func (s *ranksByStack) outsiders() iter.Seq[*caller] {
+	return func(yield func(*caller) bool) {
+		for _, rank := range s.outside {
+			if !yield(s.of[rank]) {
+				return
+			}
+		}
+	}
 }
 
 // allWait finds that every rank has waited in a collective, for its GPU, or for its threads of backward, for longer than a

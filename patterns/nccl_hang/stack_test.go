@@ -82,6 +82,15 @@ var (
 	inLock       = stack{class: "lock", function: "futex_do_wait", silence: "overdue", activity: "idle", state: "sleeping"}
 )
 
+// looksUp asks a name server, for no longer than usual as far as is known.
+var looksUp = stack{class: "name_server", function: "do_poll", silence: "usual", activity: "idle", state: "sleeping"}
+
+// since30 has stood there for half a minute.
+func (s stack) since30() stack {
+	s.since = 31 * time.Second
+	return s
+}
+
 // gpuAsleep waits for its GPU without polling it.
 var gpuAsleep = inCollective.in("gpu")
 
@@ -339,6 +348,36 @@ func TestWhatStacksAloneTell(t *testing.T) {
 			},
 			want: "ranks 0-7 wait for /data (nfs4, filer:/vol)", kind: OneMount, sure: Likely,
 		},
+		"all look up a name": {
+			ranks: func(c *calls) { c.stand(looksUp.since30(), but(8)...) },
+			want:  "ranks 0-7 wait for an answer of the name server", kind: NameServer, sure: Likely,
+		},
+		"all look up a name, and one is stopped": {
+			ranks: func(c *calls) {
+				s := looksUp.since30()
+				s.state = "stopped"
+				c.stand(looksUp.since30(), but(8, 5)...).stand(s, 5)
+			},
+		},
+		"all look up a name, but one computes": {
+			ranks: func(c *calls) { c.stand(looksUp.since30(), but(8, 5)...) },
+		},
+		"some look up a name, and the others wait in the store": {
+			ranks: func(c *calls) { c.stand(inStore, 0, 1).stand(looksUp.since30(), 2, 3, 4, 5, 6, 7) },
+			want:  "ranks 2-7 wait for an answer of the name server; 2 ranks wait for them", kind: NameServer, sure: Likely,
+		},
+		"one looks up a name": {
+			ranks: func(c *calls) { c.stand(inCollective, but(8, 5)...).stand(looksUp.since30(), 5) },
+			want:  "rank 5 waits for an answer of the name server; 7 ranks wait for it", kind: NameServer, sure: Likely,
+		},
+		"one looks up a name, for longer than it ever does": {
+			ranks: func(c *calls) {
+				s := looksUp
+				s.silence = "overdue"
+				c.stand(inCollective, but(8, 5)...).stand(s, 5)
+			},
+			want: "rank 5 waits for an answer of the name server; 7 ranks wait for it", kind: NameServer, sure: Likely,
+		},
 		"two wait for other servers": {
 			ranks: func(c *calls) {
 				one, two := inLock.in("storage"), inLock.in("storage")
@@ -526,6 +565,35 @@ func (s *standingJob) next(t *testing.T, after time.Duration, records func(*call
 	s.Add(s.list, s.at)
 	s.joinUnderTest = requireSameState(t, s.joinUnderTest)
 	return s.Advance(s.at.Add(settled))
+}
+
+// Ranks that look up a name are told once the last of them has waited for half a minute, also where their agent begins anew
+// meanwhile, and until one goes on.
+func TestRanksThatWaitForANameServerAreGivenHalfAMinute(t *testing.T) {
+	for name, begins := range map[string]func(*calls){
+		"all of them":                        func(c *calls) { c.stand(looksUp, but(8)...) },
+		"one, and the others wait for it":    func(c *calls) { c.stand(inCollective, but(8, 5)...).stand(looksUp, 5) },
+		"some, and the others wait for them": func(c *calls) { c.stand(inStore, 0, 1).stand(looksUp, but(8, 0, 1)...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &standingJob{newCalls(8), newJoin(DefaultOptions)}
+			require.Empty(t, s.next(t, 0, begins)) // for 3 s
+			require.Empty(t, s.next(t, 20*time.Second, func(c *calls) { c.stand(looksUp, 5) }), "its agent has begun anew")
+			require.Empty(t, s.Advance(s.at.Add(6*time.Second)))
+			told := findings(s.Advance(s.at.Add(8 * time.Second)))
+			require.Len(t, told, 1)
+			require.Equal(t, NameServer, told[0].Kind)
+			rounds := s.next(t, 10*time.Second, func(c *calls) { c.record(eventMoving, comm{}, 5, nil) })
+			require.Len(t, rounds, 1)
+			require.Len(t, rounds[0].Cleared, 1)
+		})
+	}
+	t.Run("all, and one goes on", func(t *testing.T) {
+		s := &standingJob{newCalls(8), newJoin(DefaultOptions)}
+		require.Empty(t, s.next(t, 0, func(c *calls) { c.stand(looksUp, but(8)...) }))
+		require.Empty(t, s.next(t, 10*time.Second, func(c *calls) { c.record(eventMoving, comm{}, 5, nil) }))
+		require.Empty(t, s.Advance(s.at.Add(10*time.Minute)))
+	})
 }
 
 // TestOneStopByAllItsWitnesses: stacks, calls and dumps tell of one stop, in each order. It is

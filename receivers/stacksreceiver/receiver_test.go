@@ -545,6 +545,39 @@ func TestARankOfWhichTheWorkingThreadIsKnownLater(t *testing.T) {
 	require.Equal(t, uint32(42), <-b.source.taken, "while it sleeps on")
 }
 
+// A look-up of a name that fails after 10 s is tried again a second later. It stands on until it is tried no more.
+func TestALookUpThatIsTriedAgainStandsOn(t *testing.T) {
+	b := newBench(t)
+	lookUp, pauses := pystack.Place{Chain: 7, Calls: 7}, pystack.Place{Chain: 9, Calls: 9}
+	begins := func(in pystack.Place) func(*fake) {
+		return func(p *fake) {
+			p.status.Switches, p.status.Sleeps, p.place = p.status.Switches+3, p.status.Sleeps+3, in
+		}
+	}
+	b.at(42, func(p *fake) { p.class, p.stack.Threads[0].Wait.Class = waitclass.NameServer, waitclass.NameServer })
+	b.Resolver.Know(rank(42, 3))
+	b.start(t)
+	for range 4 {
+		b.at(42, begins(lookUp))
+		b.at(42, func(p *fake) { p.stack.Threads[0].Place = lookUp })
+		b.looks(t, 9)
+		b.at(42, begins(lookUp)) // the next server
+		b.looks(t, 9)
+		b.at(42, begins(pauses))
+		b.looks(t, 2)
+	}
+	require.Equal(t, "process.stack", b.Next(t).EventName())
+	require.Empty(t, b.Records)
+	b.looks(t, 4)
+	require.Empty(t, b.Records)
+	b.looks(t, 1)
+	r := b.Next(t)
+	require.Equal(t, "process.stack.moving", r.EventName())
+	require.Greater(t, r.Attributes().AsRaw()["process.stack.still_ns"], int64(60*time.Second))
+	b.looks(t, 1)
+	require.Equal(t, "process.stack", b.Next(t).EventName(), "it stands where it pauses")
+}
+
 // The ranks of one job that stand in one place say its frames once. Another job says its own, and so
 // does a process of which nobody knows whose it is.
 func TestRanksOfOneJobSayTheFramesOfAPlaceOnce(t *testing.T) {

@@ -1,6 +1,7 @@
 package stacksreceiver
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -48,6 +49,10 @@ const (
 	stepTime  = time.Millisecond
 	stepSleep = 150 * time.Microsecond
 )
+
+// triedAgain is how soon a look-up of a name that failed is tried again, as PyTorch does after a second: until then the rank
+// stands on.
+const triedAgain = 5 * time.Second
 
 // Places whose wait class is known: a read of the frames for each that is new.
 const (
@@ -138,6 +143,8 @@ type told struct {
 	hash     uint64
 	frames   []pystack.Frame     // that its looks share, where it was awaited
 	waits    bool                // for others, or its GPU, by its whole stack
+	names    bool                // for a name server
+	left     time.Time           // the look-up, which it may try again; zero while it is there
 	silence  socketstall.Silence // as it was told
 	halted   bool
 	at       time.Time // of the newest record
@@ -173,9 +180,24 @@ type inquiry struct {
 	onCPU func() (time.Duration, error)
 }
 
-// look takes what the kernel says of the thread now. Of most threads that sleep nothing else is
-// needed.
+// look takes what the kernel says of the thread now.
 func (f *follower) look(now time.Time, status procfs.ThreadStatus, config *Config, ask inquiry) outcome {
+	var gaveUp *told
+	if f.pausesToTry() && now.Sub(f.told.left) > triedAgain {
+		gaveUp = f.leaves(now)
+	}
+	o := f.judge(now, status, config, ask)
+	if gaveUp != nil {
+		o.take, o.moved = "", gaveUp // where it stands now the next look tells: what was told is over then
+	}
+	return o
+}
+
+// pausesToTry reports whether the thread has left a look-up of a name that was told, and may try it again.
+func (f *follower) pausesToTry() bool { return f.told != nil && !f.told.left.IsZero() }
+
+// judge decides by what the kernel says. Of most threads that sleep nothing else is needed.
+func (f *follower) judge(now time.Time, status procfs.ThreadStatus, config *Config, ask inquiry) outcome {
 	same := f.seen && status.Asleep() && f.status.Asleep() && status.Switches == f.status.Switches
 	ran, rested, slept := f.seen && !same, f.atWork(), f.looks >= stillLooks
 	if f.began.IsZero() {
@@ -260,6 +282,9 @@ func (f *follower) changed(now time.Time) bool {
 
 // still decides about a thread that sleeps and has not run for some looks.
 func (f *follower) still(now time.Time, where func() (pystack.Place, error)) outcome {
+	if f.pausesToTry() {
+		return outcome{}
+	}
 	told := f.told != nil && f.told.why == asleep // that it sleeps is news of one that was taken for another reason
 	if told && f.told.switches == f.status.Switches {
 		return outcome{}
@@ -302,7 +327,13 @@ func (f *follower) moves(now time.Time, config *Config, ask inquiry, slept bool)
 	}
 	var o outcome
 	settled := f.told != nil && f.told.why != awaited // whose end lookAtAwaited tells
-	if settled && (place.Calls != f.told.place.Calls || place == nowhere || worked) {
+	switch there := settled && place.Calls == f.told.place.Calls && place != nowhere && (!worked || f.told.names); {
+	case !settled:
+	case there:
+		f.told.left = time.Time{}
+	case f.told.names:
+		f.told.left = cmp.Or(f.told.left, now)
+	default:
 		o.moved, settled = f.leaves(now), false
 	}
 	switch {

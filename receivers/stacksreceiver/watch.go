@@ -573,7 +573,7 @@ func (w *watch) tell(ctx context.Context, c candidate, seen *stacks.Process, sin
 		budget.records.take(w.now, c.cost())
 	}
 	c.stands(w.now, c.why, hash, main.Place)
-	c.told.since, c.told.waits = since, steps(main.Wait.Class)
+	c.told.since, c.told.waits, c.told.names = since, steps(main.Wait.Class), main.Wait.Class == waitclass.NameServer
 	if c.why == awaited {
 		c.told.place, c.told.frames = nowhere, main.Python
 	}

@@ -167,7 +167,7 @@ func (a ProcessStack) ProcessStackUnread() pcommon.Slice {
 	return a.attributes.Slice("process.stack.unread")
 }
 
-// ProcessStackWaitClass sets process.stack.wait_class: What the thread waits for: collective, store (what another rank is to write into the store of the job, outside of a collective), gpu, data_loading, storage, lock, network, compiling, backward (threads of its own that do not show what they wait for), own_code.
+// ProcessStackWaitClass sets process.stack.wait_class: What the thread waits for: collective, store (what another rank is to write into the store of the job, outside of a collective), gpu, data_loading, storage, lock, network, name_server, compiling, backward (threads of its own that do not show what they wait for), own_code.
 func (a ProcessStack) ProcessStackWaitClass(v string) {
 	a.attributes.Str("process.stack.wait_class", v)
 }
