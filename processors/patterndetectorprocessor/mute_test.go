@@ -232,3 +232,35 @@ func TestHostileMutesMuteNothing(t *testing.T) {
 		})
 	}
 }
+
+// A job dies again and again, and its loop is muted. The death that makes it one is a part of it from its first revision: nobody reads of
+// it as of a fault of its own, for which there is no mute.
+func TestADeathOfAMutedLoopIsNoFaultOfItsOwn(t *testing.T) {
+	r := newRig(t, withConfig(func(c *Config) {
+		c.Mutes = []Mute{{Pattern: "crash_loop", Culprit: map[string]any{"job": "llm"}, Until: began.Add(time.Hour).Format(time.RFC3339), Reason: "we know"}}
+	})).start(t)
+	tell := func(n int64, event string, at time.Time) {
+		ld := records(at, event, "none")
+		resource := ld.ResourceLogs().At(0)
+		require.NoError(t, resource.ScopeLogs().At(0).LogRecords().At(0).Attributes().FromRaw(map[string]any{
+			"process.pid": 100 * n, "gen_ai.training.rank": 3, "gen_ai.training.rank_pid": 100 * n, "gen_ai.training.world_size": 1, "gen_ai.training.job_id": "llm",
+			"gen_ai.training.rank_start_unix_nano": began.Add(time.Duration(n-1)*time.Minute + time.Second/2).UnixNano(), "tracecore.trust": "proven",
+			"process.exit.code": 0, "process.exit.signal": 11, "process.exit.signal_name": "SIGSEGV",
+		}))
+		require.NoError(t, r.logs.ConsumeLogs(context.Background(), ld))
+	}
+	tell(1, "process.start", began.Add(time.Second))
+	for n := int64(1); n <= 3; n++ {
+		r.clock.pass(time.Minute)
+		tell(n+1, "process.start", r.clock.now().Add(time.Second)) // it is known before the end of the last one is read
+		tell(n, "process.exit", r.clock.now())
+	}
+	var told []string
+	for _, v := range r.next.verdicts {
+		told = append(told, strings.Join([]string{v.Pattern, string(v.Role), string(v.Status)}, " "))
+	}
+	require.Equal(t, []string{
+		"rank_exit root_cause open", "rank_exit root_cause resolved", "rank_exit root_cause open", "rank_exit root_cause resolved",
+		"rank_exit symptom resolved", "rank_exit symptom resolved", "rank_exit symptom resolved",
+	}, told)
+}

@@ -55,6 +55,7 @@ func (f *Fault) continues() {
 		return
 	}
 	v, was := f.verdict, before.verdict
+	f.set.out.takeBack(was) // that it was over nobody has read
 	v.id, v.revision, v.emitted, v.told = was.id, was.revision, was.emitted, was.told
 	v.returns = returns{First: before.firstBegan(), Revision: was.revision}
 	before.vanish()

@@ -5,10 +5,10 @@ import (
 )
 
 // holdBack lets a verdict that was never told wait for what may say that it is another, and
-// reports whether it waits.
+// reports whether it waits: also where its job was started again meanwhile, as it is told as open first.
 func (f *Fault) holdBack() bool {
 	v, until := f.verdict, int64(0)
-	if v.given() || v.resolved != 0 || f.dead {
+	if v.given() || v.resolved != 0 && !f.byRestart() || f.dead {
 		return false
 	}
 	for i := range f.rule.HoldBack {

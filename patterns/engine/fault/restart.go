@@ -73,11 +73,16 @@ func (f *Fault) outrun() {
 // closedByRestart is the evidence of that.
 const closedByRestart = "restarted"
 
+// byRestart reports whether f is over because its job was started again.
+func (f *Fault) byRestart() bool {
+	return f.verdict.closing != nil && f.verdict.closing.Name == closedByRestart
+}
+
 // aftermath reports whether marks of f are what becomes of a start of its job that another
 // has followed: ranks of it may die later than the first of the next begin. They are of the
 // same fault.
 func (f *Fault) aftermath() bool {
-	return f.rule.Terminal && f.run != "" && f.verdict.closing != nil && f.verdict.closing.Name == closedByRestart
+	return f.rule.Terminal && f.run != "" && f.byRestart()
 }
 
 // restarted resolves an open verdict, or one that another rank of the new start has ended,
@@ -86,10 +91,8 @@ func (f *Fault) restarted(at int64) {
 	switch v := f.verdict; {
 	case f.onset(f.named()) > at: // it is of a start that goes on beside the next one
 		return
-	case v.resolved != 0 && (v.closing == nil || v.closing.Name != closedByRestart || v.resolved <= at):
+	case v.resolved != 0 && (!f.byRestart() || v.resolved <= at):
 		return
-	case !v.given(): // nobody was told that it was open
-		f.set.emit(f)
 	}
 	f.resolve(at, closed(closedByRestart, at, "the job was started again"))
 }

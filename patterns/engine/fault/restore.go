@@ -11,7 +11,9 @@ import (
 // exists, or that tells its faults apart by another key, is dropped and counted.
 func (s *Set) Restore(saved *State) {
 	s.Reset()
-	s.out.verdicts = saved.Out
+	for _, v := range saved.Out {
+		s.out.put(v, s.opts.Queue)
+	}
 	byID := map[string]*Fault{}
 	for i := range saved.Faults {
 		if f := s.restore(&saved.Faults[i]); f != nil && f.verdict != nil {

@@ -79,7 +79,7 @@ type State struct {
 
 // Save returns a copy of the state; equal states are saved equally.
 func (s *Set) Save() State {
-	saved := State{Out: slices.Clone(s.out.verdicts), Lost: slices.Clone(s.losses), Clocks: maps.Clone(s.clocks)}
+	saved := State{Out: s.out.list(), Lost: slices.Clone(s.losses), Clocks: maps.Clone(s.clocks)}
 	one := func(f *Fault) { saved.Faults = append(saved.Faults, f.save()) }
 	s.waiting.Each(one)
 	s.open.Each(one)

@@ -236,13 +236,10 @@ func (f witness) Together(one, other string) int64 {
 }
 
 // CauseCleared resolves a symptom because its cause, which is trusted as much, was
-// resolved. What nobody was told yet is told as open first.
+// resolved.
 func (f witness) CauseCleared(cause incident.Verdict) {
 	if f.verdict.resolved != 0 || f.rule.clears() || f.rule.Terminal || cause.Withdrawn() || cause.Trust() < f.verdict.best.stands {
 		return
-	}
-	if !f.verdict.given() {
-		f.set.emit(f.Fault)
 	}
 	at := max(cause.Resolved(), f.verdict.onset)
 	f.resolve(at, closed("cause_cleared", at, "its cause ("+cause.Pattern()+") has cleared"))
