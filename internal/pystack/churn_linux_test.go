@@ -116,7 +116,7 @@ func BenchmarkStacks(b *testing.B) {
 	b.Run("main chain", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			_, err := p.MainPlace()
+			_, err := p.PlaceOf(j.pid)
 			require.NoError(b, err)
 		}
 	})

@@ -268,9 +268,6 @@ func (p *Process) status(tid uint32) (procfs.ThreadStatus, bool) {
 	return s, true
 }
 
-// MainPlace is where the main thread stands. It costs a few reads.
-func (p *Process) MainPlace() (Place, error) { return p.PlaceOf(p.pid) }
-
 // maxSeen bounds the threads that PlaceOf remembers of a process: it is asked for one or two.
 const maxSeen = 8
 

@@ -12,6 +12,3 @@ func (p *Process) Stacks(Options) (Stacks, error) { return Stacks{}, errors.ErrU
 
 // PlaceOf is for Linux.
 func (p *Process) PlaceOf(uint32) (Place, error) { return Place{}, errors.ErrUnsupported }
-
-// MainPlace is for Linux.
-func (p *Process) MainPlace() (Place, error) { return Place{}, errors.ErrUnsupported }

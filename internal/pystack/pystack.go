@@ -67,7 +67,7 @@ type Thread struct {
 	Main   bool   // the first thread of the process
 	GIL    bool   // it held the global interpreter lock all the while
 	Frames []Frame
-	Place  Place // of these frames, none when they are; that of MainPlace where no more than 256 are read
+	Place  Place // of these frames, none when they are; that of PlaceOf where no more than 256 are read
 	Cut    bool  // there are more frames, farther out
 	Torn   bool  // it was given up, and has no frames
 	Err    error // why it is torn

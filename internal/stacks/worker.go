@@ -64,7 +64,7 @@ func (r *Reader) goesOn(pid uint32) {
 		delete(r.workers, pid)
 		return
 	}
-	if place, err := watched.MainPlace(); err != nil || place.Calls == w.wait.Calls {
+	if place, err := watched.PlaceOf(pid); err != nil || place.Calls == w.wait.Calls {
 		w.away = 0
 	} else if w.away++; w.away >= goneOn {
 		r.leave(pid)

@@ -160,7 +160,7 @@ func TestAMainThreadThatGoesOn(t *testing.T) {
 	}
 	require.Nil(t, r.workers[pid], "it waits elsewhere")
 	r.workers[pid] = &worker{tid: 1}
-	place, err := r.watched[pid].MainPlace()
+	place, err := r.watched[pid].PlaceOf(pid)
 	require.NoError(t, err)
 	r.workers[pid].wait = place
 	look := r.LookAt([]uint32{pid})[0]

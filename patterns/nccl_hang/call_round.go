@@ -527,7 +527,8 @@ func (r *callRun) allStand(now int64) []*Finding {
 	if len(stacks.waits) < r.world {
 		return nil
 	}
-	f := stacks.below(now)
+	circle, odd := stacks.eachOther(now)
+	f := stacks.below(circle, odd, now)
 	said := map[evenness]bool{}
 	for _, name := range slices.Sorted(maps.Keys(r.comms)) {
 		c := r.comms[name]

@@ -46,11 +46,14 @@ func (p *stackPlace) sendsOrReceives() bool {
 	return strings.Contains(p.Call, "send") || strings.Contains(p.Call, "recv")
 }
 
-// eachOther are the ranks that wait for each other, where all wait and not for the same: the calls in which they wait are
-// no common one, or sends and receives, in which each waits for another. Nil where that is not known. The others wait for
+// eachOther are the ranks that wait for each other, where all wait in collectives and not for the same: the calls in which they wait are
+// no common one, or sends and receives, in which each waits for another. Nil where that is not known, or calls show that a rank lacks one. The others wait for
 // them: in a collective for those that are between two ranks. Where connections lead to a circle, for those in it.
 // Of them those are odd that are in another call than most.
 func (s *ranksByStack) eachOther(now int64) (circle, odd []int) {
+	if !s.inCollectives() || s.run.lack() != "" {
+		return nil, nil
+	}
 	var all, pairs []int
 	in := map[string][]int{} // by call
 	for rank, c := range s.of {
@@ -78,19 +81,18 @@ func (s *ranksByStack) eachOther(now int64) (circle, odd []int) {
 
 // patience is how long all ranks wait until that is told, counted from the last one that came. Who waits for each other is
 // told soon, also in the first step of a job: no rank of it starts up, computes or loads any more.
-func (s *ranksByStack) patience(now int64) int64 {
+func (s *ranksByStack) patience(eachOther bool) int64 {
 	minute, hosts := int64(s.run.options.StuckWait), map[string]bool{}
+	if !eachOther {
+		return minute
+	}
 	for _, c := range s.of {
-		if c.stack.Class != classCollective || c.stack.connects() || !c.stack.sleepsForPeers() {
+		if c.stack.connects() || !c.stack.sleepsForPeers() {
 			return minute
 		}
 		hosts[c.host.Host] = true
 	}
-	circle, _ := s.eachOther(now)
-	switch {
-	case circle == nil || s.run.lack() != "":
-		return minute
-	case len(hosts) > 1:
+	if len(hosts) > 1 {
 		return min(minute, 2*movingSpeaks)
 	}
 	return min(minute, movingSpeaks)

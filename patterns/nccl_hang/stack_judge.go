@@ -367,21 +367,22 @@ func (s *ranksByStack) allWait(shown bool, now int64) *Finding {
 	if 2*forRanks < r.world {
 		return nil
 	}
-	if at := newest + s.patience(now); now < at && !silent {
+	circle, odd := s.eachOther(now)
+	if at := newest + s.patience(circle != nil); now < at && !silent {
 		r.later(at)
 		return nil
 	}
-	return s.below(now)
+	return s.below(circle, odd, now)
 }
 
-// below begins a finding about ranks that all wait.
-func (s *ranksByStack) below(now int64) *Finding {
+// below begins a finding about ranks that all wait: for each other, where there is a circle, of which some may be odd.
+func (s *ranksByStack) below(circle, odd []int, now int64) *Finding {
 	f := s.begin(AllWait, s.waits, nil, now)
 	f.stands = s.of
 	if f.Detail = s.elsewhere(); f.Detail != "" && s.inCollectives() {
 		f.Kind = Apart
 	}
-	if circle, odd := s.eachOther(now); circle != nil && s.inCollectives() {
+	if circle != nil {
 		f = s.begin(EachOther, besides(s.waits, odd), odd, now)
 		f.stands, f.Does, f.Detail = s.of, "", s.eachOtherText(circle, odd)
 	}
