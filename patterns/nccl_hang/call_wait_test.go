@@ -129,6 +129,10 @@ func TestARankThatLacksACallAndWaitsItself(t *testing.T) {
 		"rank 0 reads the loss, and other threads of it poll": func(c *calls) {
 			c.stands(c.all(), 13, "overdue", but(8, 0)...).stands(c.all(), 9, "long", 0).stacks("gpu", but(8, 0)...).stacks("collective", 0)
 		},
+		"rank 0 is in another collective than the others, by its stack": func(c *calls) {
+			c.stands(c.all(), 13, "overdue", but(8, 0)...).stands(c.all(), 9, "overdue", 0)
+			c.stand(waitsIn("all_reduce", "train.py:50 in step"), but(8, 0)...).stand(waitsIn("all_gather", "train.py:40 in sync"), 0)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, f := range afterAMinute(t, ranks, true) {
