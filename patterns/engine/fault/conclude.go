@@ -59,6 +59,7 @@ type brought struct {
 
 // evaluate draws the conclusions of a mark at from.
 func (f *Fault) evaluate(from int64, with brought) {
+	f.leavePlaces() // what was left before is no evidence
 	to := from + int64(f.rule.Within)
 	if f.revised {
 		from, to = math.MinInt64, math.MaxInt64

@@ -302,11 +302,11 @@ func (t *trail) things(w *Evidence, marks []Mark, least verdict.Trust) int {
 	return reached
 }
 
-// counts reports whether m shows anything, and not that its thing has left its place, is trusted, is not of another job that shares the machine, and came soon enough after the
+// counts reports whether m shows anything (where it is believed, not that its thing has left its place), is trusted, is not of another job that shares the machine, and came soon enough after the
 // evidence it must follow.
 func (t *trail) counts(w *Evidence, m *Mark, least verdict.Trust) bool {
 	switch {
-	case m.Gone || w.left(m) || !t.trusted(w, m, least) || w.OfMachine && t.ofAnotherJob(m, least) || t.saidOtherwise(w, m) || t.endedBefore(w, m, least):
+	case m.Gone || w.Believed && w.left(m) || !t.trusted(w, m, least) || w.OfMachine && t.ofAnotherJob(m, least) || t.saidOtherwise(w, m) || t.endedBefore(w, m, least):
 		return false
 	case w.Follows == nil:
 		return true
