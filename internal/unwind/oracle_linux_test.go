@@ -175,7 +175,7 @@ func TestAThreadThatRunsIsUnwoundFromASample(t *testing.T) {
 	agrees(t, o, trace)
 }
 
-// TestTheVDSOIsUnwound: a thread that asks for the time again and again, as one does that waits
+// TestTheVDSOIsUnwound, to the function of it that was called: a thread that asks for the time again and again, as one does that waits
 // for its GPU, is mostly in code that is in no file.
 func TestTheVDSOIsUnwound(t *testing.T) {
 	u, _ := open(t)
@@ -185,8 +185,9 @@ func TestTheVDSOIsUnwound(t *testing.T) {
 		require.NoError(t, taskstack.Sample(o.tid, hosttest.Patience, &s))
 		trace := unwind(t, u, o.pid, func(p *Process) Trace { return p.UnwindCopy(Registers(s.Registers), s.Memory) })
 		agrees(t, o, trace)
-		if trace.Frames[0].Object == "[vdso]" {
-			require.Contains(t, trace.Frames[0].Symbol, "clock_gettime")
+		vdso := slices.IndexFunc(trace.Frames, func(f Frame) bool { return f.Object != "[vdso]" })
+		if vdso > 0 { // a clock of a hypervisor is read in a function of its own, which has no symbol (vread_pvclock)
+			require.Contains(t, trace.Frames[vdso-1].Symbol, "clock_gettime")
 			return
 		}
 		require.True(t, time.Now().Before(deadline), "%+v", trace.Frames)
