@@ -77,6 +77,7 @@ func health() []kind {
 		{name: "restarted", cause: "the job ends well and starts again under the same id", do: (*trial).restarted},
 		{name: "uneven", cause: "one rank takes longer in each step", do: (*trial).uneven},
 		{name: "long steps", cause: "all ranks compute for long", do: (*trial).longSteps},
+		{name: "all asleep", cause: "all ranks sleep at once", do: (*trial).allAsleep},
 		{name: "checkpoint of all ranks", cause: "each rank writes to a slow FUSE mount", do: (*trial).savesAll},
 		{name: "health check", cause: "a command with the environment of a rank fails in its container, three times", apart: true, do: (*trial).healthCheck},
 		{name: "two jobs", cause: "another job trains on the same hosts and ends", do: (*trial).neighbour},
@@ -171,6 +172,11 @@ func (t *trial) uneven() (int, error) {
 func (t *trial) longSteps() (int, error) {
 	t.begin()
 	return t.everyone("compute", "6")
+}
+
+func (t *trial) allAsleep() (int, error) {
+	t.begin()
+	return t.everyone("sleep", fmt.Sprintf("%.0f", t.seconds(8, 16).Seconds()))
 }
 
 func (t *trial) savesAll() (int, error) {

@@ -57,6 +57,20 @@ type Wait struct {
 	Arguments [3]uint64 // of the call, the first ones
 }
 
+// ForATime reports whether the thread sleeps until a time comes, and for nothing else: nanosleep(2), clock_nanosleep(2), or
+// select(2), poll(2) and their like without a file, as Python's time.sleep does up to 3.10.
+func (w Wait) ForATime() bool {
+	switch w.Syscall {
+	case "nanosleep", "clock_nanosleep":
+		return true
+	case "select", "pselect6":
+		return w.Arguments[0] == 0
+	case "poll", "ppoll":
+		return w.Arguments[1] == 0
+	}
+	return false
+}
+
 // Negative is no file descriptor.
 const Negative = -1
 

@@ -21,6 +21,7 @@ type Doing struct {
 	Syscall  string   `json:"s,omitempty"`  // in which its main thread sleeps
 	Channel  string   `json:"c,omitempty"`  // function of the kernel in which it does
 	File     string   `json:"f,omitempty"`  // that the call is about
+	Pauses   bool     `json:"p,omitempty"`  // its main thread sleeps until a time comes, and waits for nobody
 	Child    string   `json:"n,omitempty"`  // the one that uses most CPU, or that holds a resting rank up
 	ChildPID int64    `json:"i,omitempty"`  //
 	Held     Held     `json:"hc,omitzero"`  // how that child holds it up
@@ -77,6 +78,7 @@ func DoingOf(a pcommon.Map, time int64) Doing {
 		Activity: word(a, "nccl.rank.activity", activities), Silence: word(a, "nccl.rank.silence", silences),
 		Syscall: Text(a, "nccl.rank.syscall"), Channel: Text(a, "nccl.rank.wait_channel"), File: Text(a, "nccl.rank.file"), Child: Text(a, "nccl.rank.child_name"),
 	}
+	d.Pauses = flag(a, "nccl.rank.pauses")
 	d.Stopper = stopperOf(a)
 	d.Traced = d.Stopper != "" && byDebugger(a)
 	d.Held, d.Thread = heldOf(a), threadOf(a)
@@ -100,10 +102,13 @@ func DoingOf(a pcommon.Map, time int64) Doing {
 // heldOf reads what a child does that holds the rank up.
 func heldOf(a pcommon.Map) Held {
 	h := Held{State: word(a, "nccl.rank.child_state", states), Syscall: Text(a, "nccl.rank.child_syscall"), Channel: Text(a, "nccl.rank.child_wait_channel"), File: Text(a, "nccl.rank.child_file")}
-	if v, found := a.Get("nccl.rank.child_awaited"); found && v.Type() == pcommon.ValueTypeBool {
-		h.Awaited = v.Bool()
-	}
+	h.Awaited = flag(a, "nccl.rank.child_awaited")
 	return h
+}
+
+func flag(a pcommon.Map, name string) bool {
+	v, found := a.Get(name)
+	return found && v.Type() == pcommon.ValueTypeBool && v.Bool()
 }
 
 // atMost is a number that can be true, else 0.
@@ -202,6 +207,13 @@ func (h *Held) where() string {
 		where += ", " + h.Channel
 	}
 	return where
+}
+
+// Pauses reports whether the main thread of a rank sleeps until a time comes, and nothing else of it goes on, or is held: it waits
+// for no other rank. So does one that looks again and again whether a thread of it, or a file, is ready.
+func (p *Process) Pauses() bool {
+	d := &p.Doing
+	return d.Pauses && !d.Progress() && !p.State.Halted() && d.Thread.TID == 0 && d.Waits() == ""
 }
 
 // Progress reports whether something of the process tree goes on.

@@ -20,6 +20,7 @@ const (
 	heldMissing = "missing"     // the same, and its rank is known
 	heldDead    = "dead"        // the others wait for a rank that has died
 	heldTied    = "tied"        // several fell silent at once
+	heldAsleep  = "asleep"      // all sleep until a time comes, and none waits for another
 	heldPath    = "path"        // packets do not get through
 	heldRefused = "refused"     // nobody listens at the other end
 )
@@ -75,9 +76,16 @@ func (g *graph) conclude(now int64, fs *facts) (c *conclusion, wait int64, stand
 	default:
 		first := g.firstOf(key, fs)
 		named := g.working(first, fs)
-		if c = g.dead(named, fs); c == nil {
-			c = g.beside(g.fellSilent(named, first), fs)
+		if c = g.dead(named, fs); c != nil {
+			break
 		}
+		if g.pauses() && !g.held(named, fs) {
+			if until := g.onset + int64(g.asleep); now < until {
+				return nil, until, false
+			}
+			return g.inPart(g.asleepAll(named)), 0, false
+		}
+		c = g.beside(g.fellSilent(named, first), fs)
 	}
 	return g.inPart(g.unwatched(g.tie(g.believed(g.explained(c, fs))), fs)), 0, false
 }

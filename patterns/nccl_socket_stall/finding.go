@@ -123,13 +123,13 @@ func (g *graph) watched(key string) string {
 
 // byOrder reports whether nothing but the order of silences tells of the culprit.
 func (g *graph) byOrder(c *conclusion) bool {
-	return c.Held == heldTied || (c.Held == heldSilent || c.Held == heldWorks) && c.Fact == nil && !g.blocked(c.Culprit)
+	return c.several() || (c.Held == heldSilent || c.Held == heldWorks) && c.Fact == nil && !g.blocked(c.Culprit)
 }
 
 // putCulprit names the process that the others wait for, where there is one.
 func (c *conclusion) putCulprit(resource, a map[string]any, g *graph) {
 	switch p := g.procs[c.Culprit]; c.Held {
-	case heldUnseen, heldMissing, heldTied: // nobody is named
+	case heldUnseen, heldMissing, heldTied, heldAsleep: // nobody is named
 	case heldDead:
 		putText(resource, "host.name", c.Fact.Host)
 		a["gen_ai.training.rank"], a["process.pid"] = int64(c.Fact.Rank), c.Fact.Of
@@ -210,8 +210,11 @@ func (c *conclusion) since(g *graph) int64 {
 
 // nobody reports whether the culprit is the process that waits, for want of a better.
 func (c *conclusion) nobody() bool {
-	return c.Held == heldUnseen || c.Held == heldMissing || c.Held == heldDead || c.Held == heldTied
+	return c.Held == heldUnseen || c.Held == heldMissing || c.Held == heldDead || c.several()
 }
+
+// several reports whether c is about several ranks, none of which is named.
+func (c *conclusion) several() bool { return c.Held == heldTied || c.Held == heldAsleep }
 
 // text is all that the finding of c says.
 func (c *conclusion) text() string { return c.said }

@@ -166,6 +166,28 @@ func (g *graph) tie(c *conclusion) *conclusion {
 	return c
 }
 
+// pauses reports whether all ranks of the job sleep until a time comes: none of them waits for another.
+func (g *graph) pauses() bool {
+	for key := range g.idle {
+		if !g.procs[key].Pauses() {
+			return false
+		}
+	}
+	return g.complete()
+}
+
+// asleepAll names nobody where all ranks have done so for too long.
+func (g *graph) asleepAll(key string) *conclusion {
+	c := &conclusion{Held: heldAsleep, Culprit: key, Shows: "the main threads of all ranks sleep until a time comes"}
+	for key := range g.idle {
+		c.Tied = append(c.Tied, g.procs[key].Rank)
+	}
+	slices.Sort(c.Tied)
+	c.Tied = slices.Compact(c.Tied)
+	c.Missing = "what they sleep for: the stacks of these ranks tell"
+	return c
+}
+
 // tied are the processes that fell silent with one, itself among them: within a tick of the kernel's clock or, where
 // it owes nothing, as far as the clocks tell. Data does not tell then either.
 func (g *graph) tied(key string) []string {

@@ -25,7 +25,7 @@ func (g *graph) waits(c *conclusion) string {
 		}
 	}
 	add(led, direct, target, cmp.Or(g.what(direct, named), "data"))
-	if c.Stall != nil && (c.Held == heldPath || c.Held == heldRefused || c.nobody() && c.Held != heldTied) {
+	if c.Stall != nil && (c.Held == heldPath || c.Held == heldRefused || c.nobody() && !c.several()) {
 		add([]string{c.Culprit}, nil, g.farOf(c), whatOf(c.Stall))
 	}
 	if c.Stall == nil && c.Held == heldDead {
@@ -44,7 +44,7 @@ func (g *graph) waits(c *conclusion) string {
 
 // named are the processes to which the waits of the others lead, and what they are called.
 func (g *graph) named(c *conclusion) (keys []string, name string) {
-	if c.Held != heldTied {
+	if !c.several() {
 		return []string{c.Culprit}, verdict.RanksNamed([]int{g.procs[c.Culprit].Rank})
 	}
 	for key, p := range g.procs {

@@ -248,6 +248,7 @@ func (r *Reader) whereItSleeps(out *Process, in *Inside, own *use) procfs.Wait {
 	in.Syscall, in.Channel, in.File = own.wait.Syscall, own.wait.Channel, own.file
 	in.OnFile = own.onFile() || out.State == socketstall.DiskSleep
 	in.Answered = (own.woken || own.ready && own.asleep) && in.OnFile
+	in.Pauses = own.compared && !own.woken && own.asleep && !own.awake && own.wait.ForATime()
 	return own.wait
 }
 

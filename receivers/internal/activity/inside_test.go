@@ -176,6 +176,37 @@ func TestWhatAMainThreadWaitsFor(t *testing.T) {
 	}
 }
 
+// A main thread that sleeps until a time comes waits for no other rank, unless it only polls, or the sleep has just begun.
+func TestAMainThreadThatSleepsUntilATimePauses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		calls  []string // one a look
+		wakes  uint64   // between two looks
+		pauses bool
+	}{
+		"one sleep":                         {[]string{call("clock_nanosleep", 0, 0, 0), call("clock_nanosleep", 0, 0, 0)}, 0, true},
+		"a sleep of Python 3.10":            {[]string{call("pselect6", 0, 0, 0), call("pselect6", 0, 0, 0)}, 0, true},
+		"a poll of nothing":                 {[]string{call("ppoll", 0, 0, 0x7), call("ppoll", 0, 0, 0x7)}, 0, true},
+		"the first look":                    {[]string{call("clock_nanosleep", 0, 0, 0)}, 0, false},
+		"short sleeps, as who polls":        {[]string{call("clock_nanosleep", 0, 0, 0), call("clock_nanosleep", 0, 0, 0)}, 3, false},
+		"it has just begun":                 {[]string{call("futex", 0x7, 0, 0), call("clock_nanosleep", 0, 0, 0)}, 1, false},
+		"a wait for the data of a socket":   {[]string{call("pselect6", 9, 0x7, 0), call("pselect6", 9, 0x7, 0)}, 0, false},
+		"a wait for one of several sockets": {[]string{call("ppoll", 0x7, 2, 0), call("ppoll", 0x7, 2, 0)}, 0, false},
+		"a lock":                            {[]string{call("futex", 0x7, 0, 0), call("futex", 0x7, 0, 0)}, 0, false},
+		"it runs":                           {[]string{call("clock_nanosleep", 0, 0, 0), "running"}, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree := newTree(t)
+			l := newLooks(tree, tree.add("S", 250, 125))
+			var in *Inside
+			for i, call := range tc.calls {
+				tree.main(0, 5+uint64(i)*tc.wakes, call, "0")
+				in = l.look().Inside
+			}
+			require.Equal(t, tc.pauses, in.Pauses)
+		})
+	}
+}
+
 // TestAThreadThatIsAwakeInALookWaitsWhereItSleptBefore: beside much other work, a thread that
 // has just been answered waits for a CPU as long as it waited for the answer.
 func TestAThreadThatIsAwakeInALookWaitsWhereItSleptBefore(t *testing.T) {

@@ -43,6 +43,7 @@ type Inside struct {
 	IO       float64  // bytes a second that its processes read and wrote
 	OnFile   bool     // its main thread waits for a file or in a page fault, or may do so
 	Answered bool     // it does, and is woken again and again; or another thread is, or a child
+	Pauses   bool     // it sleeps until a time comes, and was not woken since the look before: it waits for nobody
 	Ready    bool     // its main thread could run all the time: it did, or had no turn
 	Starved  float64  // threads beside its main one that could run and had no CPU, without those that poll
 	Unserved bool     // what it waits for is a file of a FUSE mount whose daemon has no CPU

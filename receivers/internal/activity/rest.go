@@ -256,6 +256,9 @@ func (in *Inside) Write(a record.DoingAttributes) {
 	a.NcclRankSyscall(in.Syscall)
 	a.NcclRankWaitChannel(in.Channel)
 	a.NcclRankFile(in.File)
+	if in.Pauses {
+		a.NcclRankPauses(true)
+	}
 	if t := in.Blocked; t.TID != 0 {
 		a.NcclRankThreadID(int64(t.TID))
 		a.NcclRankThreadSyscall(t.Syscall)

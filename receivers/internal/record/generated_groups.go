@@ -46,6 +46,9 @@ func (a DoingAttributes) NcclRankChildWaitChannel(v string) {
 // NcclRankFile sets nccl.rank.file: File, pipe or socket that the system call of its main thread is about.
 func (a DoingAttributes) NcclRankFile(v string) { a.attributes.Text("nccl.rank.file", v) }
 
+// NcclRankPauses sets nccl.rank.pauses: Its main thread sleeps until a time comes (clock_nanosleep, poll without a file), and was not woken between two looks, so it waits for no other rank. Absent where it does not.
+func (a DoingAttributes) NcclRankPauses(v bool) { a.attributes.Bool("nccl.rank.pauses", v) }
+
 // NcclRankRestNs sets nccl.rank.rest_ns: Time since its process tree last made progress.
 func (a DoingAttributes) NcclRankRestNs(v int64) { a.attributes.Int("nccl.rank.rest_ns", v) }
 

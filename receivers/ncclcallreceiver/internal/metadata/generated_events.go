@@ -137,7 +137,7 @@ type NcclCallDoing struct {
 
 // NcclCallDoing begins a record.
 func (b *LogsBuilder) NcclCallDoing(head record.Head) NcclCallDoing {
-	return NcclCallDoingOn(b.Begin(EventNcclCallDoing, 48, head))
+	return NcclCallDoingOn(b.Begin(EventNcclCallDoing, 49, head))
 }
 
 // NcclCallDoingOn writes the attributes there.
@@ -411,7 +411,7 @@ type NcclCallStopped struct {
 
 // NcclCallStopped begins a record.
 func (b *LogsBuilder) NcclCallStopped(head record.Head) NcclCallStopped {
-	return NcclCallStoppedOn(b.Begin(EventNcclCallStopped, 67, head))
+	return NcclCallStoppedOn(b.Begin(EventNcclCallStopped, 68, head))
 }
 
 // NcclCallStoppedOn writes the attributes there.

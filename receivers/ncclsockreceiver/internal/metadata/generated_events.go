@@ -66,7 +66,7 @@ type NcclSocketStall struct {
 
 // NcclSocketStall begins a record.
 func (b *LogsBuilder) NcclSocketStall(head record.Head) NcclSocketStall {
-	return NcclSocketStallOn(b.Begin(EventNcclSocketStall, 82, head))
+	return NcclSocketStallOn(b.Begin(EventNcclSocketStall, 83, head))
 }
 
 // NcclSocketStallOn writes the attributes there.
@@ -102,7 +102,7 @@ type NcclSocketStallEnd struct {
 
 // NcclSocketStallEnd begins a record.
 func (b *LogsBuilder) NcclSocketStallEnd(head record.Head) NcclSocketStallEnd {
-	return NcclSocketStallEndOn(b.Begin(EventNcclSocketStallEnd, 72, head))
+	return NcclSocketStallEndOn(b.Begin(EventNcclSocketStallEnd, 73, head))
 }
 
 // NcclSocketStallEndOn writes the attributes there.

@@ -64,7 +64,7 @@ type ProcessStack struct {
 
 // ProcessStack begins a record.
 func (b *LogsBuilder) ProcessStack(head record.Head) ProcessStack {
-	return ProcessStackOn(b.Begin(EventProcessStack, 72, head))
+	return ProcessStackOn(b.Begin(EventProcessStack, 73, head))
 }
 
 // ProcessStackOn writes the attributes there.
@@ -192,7 +192,7 @@ type ProcessStackDoing struct {
 
 // ProcessStackDoing begins a record.
 func (b *LogsBuilder) ProcessStackDoing(head record.Head) ProcessStackDoing {
-	return ProcessStackDoingOn(b.Begin(EventProcessStackDoing, 50, head))
+	return ProcessStackDoingOn(b.Begin(EventProcessStackDoing, 51, head))
 }
 
 // ProcessStackDoingOn writes the attributes there.
