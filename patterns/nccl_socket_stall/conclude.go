@@ -41,9 +41,10 @@ type conclusion struct {
 	Absent  []int  // ranks of which one is meant: no record of them came
 	Behind  string // ranks of the job whose sockets are not seen: the culprit may wait for one of them; "" for none
 
-	aborts bool   // ranks of the job that die now die of it
-	early  bool   // what is awaited may do its work in health: no agent watches it, and ranks wait for less than unwatched
-	said   string // all of it, once it is a finding
+	tied   []string // processes of which one is meant: they fell silent at once
+	aborts bool     // ranks of the job that die now die of it
+	early  bool     // what is awaited may do its work in health: no agent watches it, and ranks wait for less than unwatched
+	said   string   // all of it, once it is a finding
 }
 
 // conclude names what holds the job up at that time, or says when to ask again.

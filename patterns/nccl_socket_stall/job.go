@@ -43,9 +43,10 @@ type told struct {
 	Text string `json:"text"` // all that it says
 	Time int64  `json:"time"`
 	Last int64  `json:"last"`
-	At   int64  `json:"at"`             // when it was last told
-	Rest string `json:"rest,omitempty"` // process that is said to rest while the others wait for it
-	Said int64  `json:"said,omitempty"` // when that, or what else the ranks wait for, was told first
+	At   int64  `json:"at"` // when it was last told
+	// Rest are the processes that are said to rest: the others wait for one of them.
+	Rest []string `json:"rests,omitempty"`
+	Said int64    `json:"said,omitempty"` // when that, or what else the ranks wait for, was told first
 	// Lives is when the ranks were first told to wait for a process, or a path, that a record came from, of a fault; 0: they were not.
 	Lives int64  `json:"lives,omitempty"`
 	Who   string `json:"who,omitempty"` // that process, or the one at the near end
@@ -139,8 +140,8 @@ func (d *detector) decide(j *job, g *graph, now int64) []rule.Finding {
 	switch {
 	case stands:
 		return nil
-	case c == nil && g.goesOn(j.Told):
-		return j.goesOn(g)
+	case c == nil && g.goesOn(j.Told) != "":
+		return j.goesOn(g, g.goesOn(j.Told))
 	case c == nil && j.Told != nil && j.Ended > j.Told.Said:
 		return j.over(j.Ended)
 	case c == nil:
@@ -210,10 +211,13 @@ func (d *detector) tell(j *job, g *graph, c *conclusion, now int64) []rule.Findi
 	}
 	before := j.Told
 	j.Told = &told{Text: text, Time: f.Time, Last: f.Last, At: now, Said: now}
-	if c.Held == heldSilent {
-		j.Told.Rest = c.Culprit
+	switch c.Held {
+	case heldSilent:
+		j.Told.Rest = []string{c.Culprit}
+	case heldTied:
+		j.Told.Rest = c.tied
 	}
-	if before != nil && before.Rest == j.Told.Rest {
+	if before != nil && slices.Equal(before.Rest, j.Told.Rest) {
 		j.Told.Said = before.Said
 	}
 	j.Told.lives(c, before)
@@ -235,24 +239,29 @@ func (c *conclusion) lives() bool {
 	return c.Held != heldWorks && c.Held != heldUnseen && c.Held != heldMissing && c.Held != heldDead
 }
 
-// goesOn reports whether the process that is said to rest does not any more: what was told of it was
+// goesOn is a process that is said to rest and does not any more, "" for none: what was told of it was
 // so, and is over, though nothing has moved yet. One that worked again before it was told refutes it.
-func (g *graph) goesOn(of *told) bool {
-	if of == nil || of.Rest == "" {
-		return false
+func (g *graph) goesOn(of *told) string {
+	if of == nil {
+		return ""
 	}
-	p := g.procs[of.Rest]
-	return p != nil && p.Doing.Silence == socketstall.Usual && p.Doing.At > of.Said && (p.Doing.Progress() || p.Sent > of.Said)
+	for _, key := range of.Rest {
+		p := g.procs[key]
+		if p != nil && p.Doing.Silence == socketstall.Usual && p.Doing.At > of.Said && (p.Doing.Progress() || p.Sent > of.Said) {
+			return key
+		}
+	}
+	return ""
 }
 
-// goesOn ends what is told: the process that rested works.
-func (j *job) goesOn(g *graph) []rule.Finding {
+// goesOn ends what is told: a process that rested works.
+func (j *job) goesOn(g *graph, key string) []rule.Finding {
 	at := max(j.stalls.Last, j.Told.Time)
 	a := j.named()
-	p := g.procs[j.Told.Rest]
-	a[attrGoesOn] = g.who(j.Told.Rest) + " goes on: it has sent data again"
+	p := g.procs[key]
+	a[attrGoesOn] = g.who(key) + " goes on: it has sent data again"
 	if p.Doing.Progress() {
-		a[attrGoesOn] = g.who(j.Told.Rest) + " goes on: " + doing(p)
+		a[attrGoesOn] = g.who(key) + " goes on: " + doing(p)
 	}
 	j.Told, j.After = nil, at
 	return []rule.Finding{{Event: eventEnd, ID: j.stalls.Name, Time: at, Last: at, Attributes: a}}

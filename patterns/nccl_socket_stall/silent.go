@@ -150,7 +150,7 @@ func (g *graph) tie(c *conclusion) *conclusion {
 	if len(tied) < 2 {
 		return c
 	}
-	c.Held, c.Tied = heldTied, nil
+	c.Held, c.Tied, c.tied = heldTied, nil, tied
 	within := int64(0)
 	for _, key := range tied {
 		_, off := g.later(key, c.Culprit)

@@ -158,3 +158,47 @@ func TestTheStageThatOwesHoldsThePipelineUp(t *testing.T) {
 		})
 	}
 }
+
+// Of ranks that fell silent at once the others wait for one. Once one of them works again, what was told was so, and
+// is over: it may be the one, or it gives up waiting.
+func TestWhatWasToldOfTiedRanksIsOverOnceOneWorksAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		who      int
+		activity string
+		over     bool
+	}{
+		"the first works":             {2, "computing", true},
+		"the second works":            {3, "computing", true},
+		"the first rests, as usual":   {2, "idle", false},
+		"another, which waits, works": {1, "computing", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := stages{ages: []ages{{1560, 1560}, {1544, 1544}, {1620, 1552}, {1624, 1552}}}
+			d := fresh()
+			observe(d, s.records())
+			findings := d.Decide(began + second)
+			require.Len(t, findings, 1)
+			require.Equal(t, heldTied, findings[0].Attributes[attrHeld])
+			for _, r := range s.records() {
+				r.Time += 8 * second
+				for _, age := range []string{"nccl.socket.stall.age_ns", "nccl.rank.last_sent_age_ns", "nccl.rank.last_received_age_ns", "nccl.socket.last_sent_age_ns", "nccl.socket.last_received_age_ns"} {
+					if v, has := r.Attributes.Get(age); has {
+						v.SetInt(v.Int() + 8*second)
+					}
+				}
+				if rule.Text(r.Attributes, "gen_ai.training.rank") == fmt.Sprint(tc.who) {
+					put(r, map[string]any{"nccl.rank.silence": "usual", "nccl.rank.activity": tc.activity})
+				}
+				d.Observe(r)
+			}
+			findings = d.Decide(began + 10*second)
+			if !tc.over {
+				require.Empty(t, findings)
+				return
+			}
+			require.Len(t, findings, 1)
+			require.Equal(t, eventEnd, findings[0].Event)
+			require.Contains(t, findings[0].Attributes[attrGoesOn], fmt.Sprintf("rank %d (python, pid 100%d on node-0) goes on: ", tc.who, tc.who))
+		})
+	}
+}
