@@ -90,7 +90,7 @@ type hooks struct {
 	// overlooked notes requests for which threads wait and whose beginning no hook told.
 	overlooked *link.Iter
 	marked     []uint32      // the threads that it tells of
-	entries    [3]*link.Iter // over requests, faults, mounts
+	entries    [3]*link.Iter // over requests, faults, mounts; nil where the kernel lets no program walk over maps
 	holders    *link.Iter    // nil where it could not be had: a daemon that never answered stays unknown
 	perf       []int         // one event for each CPU
 	lacks      error         // what could not be had beside the rung itself
@@ -115,7 +115,7 @@ func openHooks(wanted []hook, opts Options, code kernelCode) (_ *hooks, err erro
 			err = errors.Join(err, h.Close())
 		}
 	}()
-	names := []string{bpfProgThreads, bpfProgOverlooked, bpfProgAllRequests, bpfProgAllFaults, bpfProgAllMounts, bpfProgRequestLasts, bpfProgSetClock, bpfProgForgetRequest, bpfProgForgetFault, bpfProgForgetMount}
+	names := []string{bpfProgThreads, bpfProgOverlooked, bpfProgRequestLasts, bpfProgSetClock, bpfProgForgetRequest, bpfProgForgetFault, bpfProgForgetMount}
 	for _, w := range wanted {
 		names = append(names, w.program)
 	}
@@ -135,6 +135,9 @@ func openHooks(wanted []hook, opts Options, code kernelCode) (_ *hooks, err erro
 	for _, name := range []string{bpfMapFaults, bpfMapMounts, bpfMapDropped, bpfMapRequests, bpfMapAsked, bpfMapHeld} {
 		shared[name] = main.Maps[name]
 	}
+	if err := h.addEntries(l, opts, salt, shared, wanted[0].symbol != ""); err != nil {
+		return nil, err
+	}
 	h.lacks = errors.Join(h.addHolders(l, opts, salt, shared), h.addFaultEnds(l, opts, salt, shared))
 	for _, name := range copies {
 		wanted = append(wanted[:len(wanted):len(wanted)], hook{program: name})
@@ -153,10 +156,24 @@ func (h *hooks) attachIterators(main *ebpf.Collection) (err error) {
 	if h.overlooked, err = link.AttachIter(link.IterOptions{Program: main.Programs[bpfProgOverlooked]}); err != nil {
 		return fmt.Errorf("attach the search for waiting threads: %w", err)
 	}
+	return nil
+}
+
+// addEntries attaches the iterators over the maps. Hardened kernels refuse them, and not those over tasks (EPERM; Linux
+// 6.18.44, 2026-11-29): there the maps are read by bpf(2), which holds up no program but those of kprobes.
+func (h *hooks) addEntries(l layout, opts Options, salt room.Salt, shared map[string]*ebpf.Map, kprobes bool) error {
+	part, _, err := load(l, opts, salt, []string{bpfProgAllRequests, bpfProgAllFaults, bpfProgAllMounts}, shared)
+	if errors.Is(err, unix.EPERM) && !kprobes {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("load the iterators over maps: %w", err)
+	}
+	defer part.Close()
 	for table, i := range [...][2]string{
-		{bpfProgAllRequests, bpfMapRequests}, {bpfProgAllFaults, bpfMapFaults}, {bpfProgAllMounts, bpfMapMounts},
+		tableRequests: {bpfProgAllRequests, bpfMapRequests}, tableFaults: {bpfProgAllFaults, bpfMapFaults}, tableMounts: {bpfProgAllMounts, bpfMapMounts},
 	} {
-		if h.entries[table], err = link.AttachIter(link.IterOptions{Program: main.Programs[i[0]], Map: main.Maps[i[1]]}); err != nil {
+		if h.entries[table], err = link.AttachIter(link.IterOptions{Program: part.Programs[i[0]], Map: shared[i[1]]}); err != nil {
 			return fmt.Errorf("attach the iterator over %s: %w", i[1], err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -364,4 +365,49 @@ func TestADeviceNumberThatIsUsedAgainHasAnotherDaemon(t *testing.T) {
 	require.Equal(t, []any{uint32(f.PID()), "hangfs"}, []any{m.DaemonPID, m.DaemonComm})
 	require.NoError(t, f.Thaw())
 	require.NoError(t, v.Wait(t.Context()))
+}
+
+// A kernel that lets no program walk over maps shows their entries by bpf(2).
+func TestMapsAreReadAlsoWithoutIterators(t *testing.T) {
+	p := open(t, Options{})
+	f := mount(t, hangfs.Options{})
+	var st unix.Statx_t
+	require.NoError(t, unix.Statx(unix.AT_FDCWD, f.Path(hangfs.Cached), unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, &st))
+	keys, entries, err := lookUpAll[uint64, bpfRequest](p.hooks.table(tableRequests), 1, nil, nil)
+	require.NoError(t, err)
+	require.NotEmpty(t, keys)
+	require.Len(t, entries, len(keys))
+	var walked []uint64
+	walked, _, err = readAll[uint64, bpfRequest](p.hooks, tableRequests, &buffers{}, nil, nil)
+	require.NoError(t, err)
+	require.Subset(t, walked, keys)
+	for i := range p.hooks.entries {
+		if p.hooks.entries[i] != nil {
+			require.NoError(t, p.hooks.entries[i].Close())
+			p.hooks.entries[i] = nil
+		}
+	}
+	until(t, p, f, func(_ []InFlight, m Mount) bool { return m.Answered > 0 && m.InFlight == 0 })
+}
+
+func TestAllEntriesOfAMapAreLookedUp(t *testing.T) {
+	const entries = 5000
+	for _, about := range []int{-1, 0, 1, entries, 2 * entries} {
+		m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 4, MaxEntries: entries})
+		require.NoError(t, err)
+		t.Cleanup(func() { m.Close() })
+		want := map[uint64]uint32{}
+		for i := range uint32(entries) {
+			want[uint64(i)<<20] = i
+			require.NoError(t, m.Put(uint64(i)<<20, i))
+		}
+		keys, values, err := lookUpAll(m, about, []uint64(nil), []uint32(nil))
+		require.NoError(t, err)
+		require.Len(t, keys, entries)
+		got := map[uint64]uint32{}
+		for i, key := range keys {
+			got[key] = values[i]
+		}
+		require.Equal(t, want, got)
+	}
 }
