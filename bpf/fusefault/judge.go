@@ -131,7 +131,7 @@ func (p *picture) waitsForAnswer(t thread) bool {
 }
 
 func (p *picture) judgeRequests(v *verdicts) {
-	newest, faults := p.newestForeground(), tids(v.waits)
+	newest, faults := p.newestForeground(), began(v.waits)
 	for _, r := range p.requests {
 		if !p.old(r.StartNs) {
 			continue
@@ -152,8 +152,12 @@ func (p *picture) judgeRequests(v *verdicts) {
 		if alive {
 			w.Comm = t.comm
 		}
+		fault, faults := faults[r.Tid]
+		if faults && w.start <= fault && fault-w.start < coarse { // it is what the fault has asked for
+			w.start = fault + 1
+		}
 		v.waits = append(v.waits, w)
-		if !background && !faults[r.Tid] && p.code.answer.On(t.stack) && p.code.fault.On(t.stack) {
+		if !background && !faults && p.code.answer.On(t.stack) && p.code.fault.On(t.stack) {
 			v.waits = append(v.waits, untold(r, w))
 		}
 	}
@@ -166,12 +170,13 @@ func untold(r request, w wait) wait {
 	return w
 }
 
-func tids(waits []wait) map[uint32]bool {
-	seen := make(map[uint32]bool, len(waits))
+// began is when each thread began to wait.
+func began(waits []wait) map[uint32]uint64 {
+	at := make(map[uint32]uint64, len(waits))
 	for _, w := range waits {
-		seen[w.TID] = true
+		at[w.TID] = w.start
 	}
-	return seen
+	return at
 }
 
 // elsewhere: asleep, and not for an answer. Then the end of its request was missed: the
@@ -228,9 +233,9 @@ func (p *picture) operation(t thread) uint32 {
 
 // judgeThreads finds those who wait for what others have begun.
 func (p *picture) judgeThreads(v *verdicts) {
-	counted := tids(slices.DeleteFunc(slices.Clone(v.waits), func(w wait) bool { return w.Background }))
+	counted := began(slices.DeleteFunc(slices.Clone(v.waits), func(w wait) bool { return w.Background }))
 	for tid, t := range p.threads {
-		if !counted[tid] && !t.dead() && p.operation(t) != 0 {
+		if _, is := counted[tid]; !is && !t.dead() && p.operation(t) != 0 {
 			v.loose = append(v.loose, t)
 		}
 	}

@@ -145,6 +145,26 @@ func TestFaultIsToldByItsRequest(t *testing.T) {
 }
 
 // A thread that sleeps in read(2) of a FUSE file, with and without readahead of its own.
+// The time of a request may be a jiffy's, and earlier than it was: what a fault asks for is no older than the fault. What
+// began long before is another.
+func TestWhatAFaultAsksForIsNoOlderThanTheFault(t *testing.T) {
+	const fell = 3 * coarse
+	for began, want := range map[uint64]uint64{fell - 1: fell + 1, fell: fell + 1, fell - coarse + 1: fell + 1, fell - coarse: fell - coarse, fell + 7: fell + 7} {
+		for _, background := range []uint32{0, 1} {
+			p := picture{
+				now: 200 + 2*forgetAfter, minAge: 100, code: testCode, threads: map[uint32]thread{7: sleeper(func(t *thread) { t.stack = []uint64{6050, 1050} })},
+				faults:   []fault{{7, bpfFault{StartNs: fell, Completed: 40, Device: 42, Pid: 5}}},
+				requests: []request{{1, bpfRequest{StartNs: began, Tid: 7, Device: 42, Background: background}}},
+			}
+			starts := map[Kind]uint64{}
+			for _, w := range p.judge().waits {
+				starts[w.Kind] = w.start
+			}
+			require.Equal(t, map[Kind]uint64{KindFault: fell, KindRequest: want}, starts, "%d, in the background: %d", began, background)
+		}
+	}
+}
+
 func TestReadersOfOthersPagesAreFollowed(t *testing.T) {
 	reader := sleeper(func(t *thread) { t.stack, t.switches = []uint64{900, 2050}, 3 })
 	mine, other := Device{0, 42}, Device{0, 43}
