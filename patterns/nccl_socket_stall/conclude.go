@@ -81,8 +81,8 @@ func (g *graph) conclude(now int64, fs *facts) (c *conclusion, wait int64, stand
 			break
 		}
 		if g.pauses() && !g.held(named, fs) {
-			if until := g.onset + int64(g.asleep); now < until {
-				return nil, until, false
+			if g.j.stalls.Last < g.onset+int64(g.asleep) { // records say whether they still do
+				return nil, 0, false
 			}
 			return g.inPart(g.asleepAll(named)), 0, false
 		}
