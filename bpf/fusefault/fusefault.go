@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"github.com/tracecoreai/tracecore/bpf/internal/ladder"
 	"github.com/tracecoreai/tracecore/bpf/internal/room"
@@ -193,12 +192,11 @@ const (
 // readAll copies a table into the slices, which are returned cut to its size. Of an empty
 // one it reads nothing: to walk over 16,384 empty buckets takes 0.2 ms.
 func readAll[K, V any](h *hooks, table uint32, b *buffers, keys []K, values []V) ([]K, []V, error) {
-	n, err := room.InAll(h.maps.Held, table)
-	if err != nil || n == 0 {
+	if n, err := room.InAll(h.maps.Held, table); err != nil || n == 0 {
 		return keys[:0], values[:0], err
 	}
 	if h.entries[table] == nil {
-		return lookUpAll(h.table(table), int(n), keys[:0], values[:0])
+		return lookUpAll(h.table(table), keys[:0], values[:0])
 	}
 	iteration, err := h.entries[table].Open()
 	if err != nil {
@@ -216,23 +214,18 @@ func (h *hooks) table(table uint32) *ebpf.Map {
 	return [...]*ebpf.Map{tableRequests: h.maps.Requests, tableFaults: h.maps.Faults, tableMounts: h.maps.Mounts}[table]
 }
 
-// lookUpAll adds all entries of a map of about n to the slices, by bpf(2).
-func lookUpAll[K, V any](m *ebpf.Map, n int, keys []K, values []V) ([]K, []V, error) {
-	var cursor ebpf.MapBatchCursor
-	for most := max(n, 0) + spare; ; {
-		someKeys, someValues := make([]K, most), make([]V, most)
-		found, err := m.BatchLookup(&cursor, someKeys, someValues, nil)
-		keys, values = append(keys, someKeys[:found]...), append(values, someValues[:found]...)
-		switch {
-		case errors.Is(err, ebpf.ErrKeyNotExist): // that was all
-			return keys, values, nil
-		case errors.Is(err, unix.ENOSPC): // a bucket of the map holds more
-			most *= 2
-		case err != nil:
-			return keys, values, err
-		}
+// lookUpAll adds all entries of a map to the slices, by bpf(2), one after the other: while the kernel copies many at once it
+// runs no program of a uprobe on that CPU either, and calls that others count (bpf/ncclcall) would be missed. Where so many
+// entries come and go meanwhile that the walk begins anew again and again, the next snapshot has the rest.
+func lookUpAll[K, V any](m *ebpf.Map, keys []K, values []V) ([]K, []V, error) {
+	var key K
+	var value V
+	entries := m.Iterate()
+	for entries.Next(&key, &value) {
+		keys, values = append(keys, key), append(values, value)
 	}
+	if err := entries.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
+		return keys, values, err
+	}
+	return keys, values, nil
 }
-
-// spare is for entries that come meanwhile, and more than a bucket holds.
-const spare = 64

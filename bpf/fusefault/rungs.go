@@ -160,7 +160,7 @@ func (h *hooks) attachIterators(main *ebpf.Collection) (err error) {
 }
 
 // addEntries attaches the iterators over the maps. Hardened kernels refuse them, and not those over tasks (EPERM; Linux
-// 6.18.44, 2026-11-29): there the maps are read by bpf(2), which holds up no program but those of kprobes.
+// 6.18.44, 2026-11-29): there the maps are read by bpf(2), which holds up no program of a tracepoint.
 func (h *hooks) addEntries(l layout, opts Options, salt room.Salt, shared map[string]*ebpf.Map, kprobes bool) error {
 	part, _, err := load(l, opts, salt, []string{bpfProgAllRequests, bpfProgAllFaults, bpfProgAllMounts}, shared)
 	if errors.Is(err, unix.EPERM) && !kprobes {
