@@ -47,7 +47,7 @@ func (f *Finding) stackText() string {
 	wait := f.CalledBy + plural(f.Waiting, " waits", " wait")
 	switch f.Kind {
 	case AllWait, Apart:
-		text := verdict.All(f.Members, "ranks") + " wait in " + cmp.Or(f.In, "a collective") + " or for their GPUs"
+		text := verdict.All(f.Members, "ranks") + " wait in " + cmp.Or(f.In, "a collective or for their GPUs")
 		if f.Kind == AllWait {
 			text += ": the fault is below the program"
 		}

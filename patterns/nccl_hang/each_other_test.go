@@ -95,13 +95,13 @@ func TestRanksThatWaitForEachOther(t *testing.T) {
 			want: "all 3 ranks wait for each other: rank 0 in all_reduce at a.py:50 in first < evaluate_all_of_it, rank 1 in barrier at a.py:51 in second < evaluate_all_of_it, rank 2 in broadcast at a.py:52 in third < evaluate_all_of_it",
 		},
 		"one collective, at two lines of most": {
-			of: []stack{sum, waitsIn("all_reduce", "train.py:60 in finish"), sum}, want: "all 3 ranks wait in a collective or for their GPUs; rank 1 waits at train.py:60 in finish, and the others at train.py:50 in step < main",
+			of: []stack{sum, waitsIn("all_reduce", "train.py:60 in finish"), sum}, want: "all 3 ranks wait in a collective (all_reduce); rank 1 waits at train.py:60 in finish, and the others at train.py:50 in step < main",
 		},
 		"one collective, at a line of each half": {
 			of:   []stack{sum, sum, waitsIn("all_reduce", "train.py:60 in finish"), waitsIn("all_reduce", "train.py:60 in finish")},
-			want: "all 4 ranks wait in a collective or for their GPUs; ranks 0-1 in all_reduce at train.py:50 in step, ranks 2-3 in all_reduce at train.py:60 in finish",
+			want: "all 4 ranks wait in a collective (all_reduce); ranks 0-1 in all_reduce at train.py:50 in step, ranks 2-3 in all_reduce at train.py:60 in finish",
 		},
-		"one collective": {of: []stack{sum, sum}, want: "both ranks wait in a collective or for their GPUs: the fault is below the program"},
+		"one collective": {of: []stack{sum, sum}, want: "both ranks wait in a collective (all_reduce): the fault is below the program"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCalls(len(tc.of))

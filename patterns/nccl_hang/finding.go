@@ -144,7 +144,7 @@ type Finding struct {
 	From     []int  // ranks from which culprits asked for data last
 	Stop     string // names the standstill, "" of what dumps alone tell
 	Mount    string // that the culprits wait for, where stacks tell it
-	In       string // where the others wait, by their stacks; "" in collectives or for their GPUs alone
+	In       string // where the others wait, by their stacks: the store, or the function that all have called; "" in collectives or for their GPUs
 
 	// What leads on from the culprits.
 	wait      bool // by their stacks they wait themselves: it is told only as part of a circle

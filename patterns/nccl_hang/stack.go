@@ -171,6 +171,21 @@ func (p *stackPlace) inStore() bool {
 	return p.Standing && p.Class == classStore && !p.State.Halted()
 }
 
+// maxCall is how long the name of a function of the library may be to be said, in bytes.
+const maxCall = 64
+
+// calls is the function of the library that waits in a collective, "" where that is not known. A process chooses the name of its
+// own functions: what is no identifier is none.
+func (p *stackPlace) calls() string {
+	odd := func(r rune) bool {
+		return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}
+	if p.Class != classCollective || len(p.Call) > maxCall || strings.ContainsFunc(p.Call, odd) {
+		return ""
+	}
+	return p.Call
+}
+
 // inDriver reports whether it waits for a driver, without end as far as is seen, where others wait in
 // a collective or for a GPU. A wait for those sleeps so that a signal wakes it (state S), except in a
 // fence of the kernel (drivers/dma-buf/dma-fence.c).

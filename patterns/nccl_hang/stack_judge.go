@@ -155,14 +155,35 @@ func (s *ranksByStack) begin(kind Kind, waits, culprits []int, now int64) *Findi
 			f.Does = "of rank " + strconv.Itoa(f.rank) + ", " + f.Does
 		}
 	}
-	if in := len(slices.DeleteFunc(slices.Clone(waits), func(rank int) bool { return !s.of[rank].stack.inStore() })); in > 0 {
-		f.In = "the store"
-		if in < len(waits) {
-			f.In = "a collective or " + f.In
-		}
-	}
+	f.In = s.waitsIn(waits)
 	s.identify(f)
 	return f
+}
+
+// waitsIn is where these ranks wait: in the store, or in the one function of the library that all have called; "" where
+// that is not known, or more than one.
+func (s *ranksByStack) waitsIn(ranks []int) string {
+	stored, call := 0, ""
+	for i, rank := range ranks {
+		p := &s.of[rank].stack
+		if p.inStore() {
+			stored++
+		}
+		if mine := p.calls(); i == 0 {
+			call = mine
+		} else if mine != call {
+			call = ""
+		}
+	}
+	switch {
+	case stored == 0 && call == "":
+		return ""
+	case stored == 0:
+		return "a collective (" + call + ")"
+	case stored < len(ranks):
+		return "a collective or the store"
+	}
+	return "the store"
 }
 
 // identify names a standstill by those who are to blame, or else wait, and since when the last of
@@ -386,7 +407,7 @@ func (s *ranksByStack) below(circle, odd []int, now int64) *Finding {
 		f = s.begin(EachOther, besides(s.waits, odd), odd, now)
 		f.stands, f.Does, f.Detail = s.of, "", s.eachOtherText(circle, odd)
 	}
-	if f.In != "" {
+	if slices.ContainsFunc(s.waits, func(rank int) bool { return s.of[rank].stack.inStore() }) {
 		f.Kind, f.Detail = Apart, ""
 	}
 	if lack := s.run.lack(); lack != "" {

@@ -6,6 +6,7 @@ import (
 	"math/rand"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -906,7 +907,7 @@ func TestAllWaitByStacksAlone(t *testing.T) {
 			c.stand(inCollective, but(8, 3)...).stand(s, 3)
 		}},
 		"all are in the store": {
-			ranks: func(c *calls) { c.stand(inStore, but(8)...) }, waits: true, detail: "all 8 ranks wait in the store or for their GPUs",
+			ranks: func(c *calls) { c.stand(inStore, but(8)...) }, waits: true, detail: "all 8 ranks wait in the store",
 		},
 		"all compute on their GPUs":  {ranks: func(c *calls) { c.stand(gpuAsleep, but(8)...) }},
 		"nobody knows what they do":  {ranks: func(c *calls) { c.stand(stack{class: "collective"}, but(8)...) }},
@@ -917,7 +918,7 @@ func TestAllWaitByStacksAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, f := range afterAMinute(t, tc.ranks, tc.waits) {
-				if f.In != "" {
+				if f.In == "the store" {
 					require.Equal(t, []any{Apart, tc.detail}, []any{f.Kind, f.stackText()})
 					continue
 				}
@@ -1107,4 +1108,33 @@ func TestAfterARestartReceiversSpeakFirst(t *testing.T) {
 		require.Len(t, rounds, 1)
 		require.Len(t, rounds[0].Cleared, 1, "its end waits for nobody")
 	})
+}
+
+// TestTheCallInWhichAllWaitIsSaid: the one that all have called. A name that is no identifier is said to nobody.
+func TestTheCallInWhichAllWaitIsSaid(t *testing.T) {
+	for name, tc := range map[string]struct {
+		calls []string // of ranks 0 to 3 that wait for rank 4
+		in    string
+	}{
+		"the same":             {[]string{"all_reduce", "all_reduce", "all_reduce", "all_reduce"}, "a collective (all_reduce)"},
+		"the first of a job":   {[]string{"init_process_group", "init_process_group", "init_process_group", "init_process_group"}, "a collective (init_process_group)"},
+		"two":                  {[]string{"all_reduce", "all_reduce", "broadcast", "all_reduce"}, "a collective"},
+		"one is not known":     {[]string{"", "all_reduce", "all_reduce", "all_reduce"}, "a collective"},
+		"none is known":        {[]string{"", "", "", ""}, "a collective"},
+		"words of the program": {[]string{"x) for nobody", "x) for nobody", "x) for nobody", "x) for nobody"}, "a collective"},
+		"a line of its own":    {[]string{"x\nRESOLVED", "x\nRESOLVED", "x\nRESOLVED", "x\nRESOLVED"}, "a collective"},
+		"too long":             {slices.Repeat([]string{strings.Repeat("a", maxCall+1)}, 4), "a collective"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCalls(5)
+			for rank, call := range tc.calls {
+				s := inCollective
+				s.call = call
+				c.stand(s, rank)
+			}
+			found := c.stand(inLock, 4).found(t)
+			require.Len(t, found, 1)
+			require.Contains(t, found[0].String(), "4 ranks wait in "+tc.in+" for rank 4")
+		})
+	}
 }
