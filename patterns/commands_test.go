@@ -21,7 +21,7 @@ var commandEffects = map[string]string{
 	"grep -e State -e TracerPid /proc/": verdict.Looks, "grep -r --include=": verdict.Looks, "journalctl -k ": verdict.Looks, "journalctl --since=": verdict.Looks,
 	"kubectl describe ": verdict.Looks, "kubectl get ": verdict.Looks, "kubectl logs ": verdict.Looks, "lspci -vv": verdict.Looks, "nc -vz ": verdict.Looks,
 	"nvidia-smi -q ": verdict.Looks, "nvidia-smi --query-": verdict.Looks, "nvidia-smi nvlink -e": verdict.Looks, "ps -fp ": verdict.Looks,
-	"df ": verdict.Looks, "ss -ltn ": verdict.Looks, "ss -ltnp": verdict.Looks, "ss -ti ": verdict.Looks, "tracecore stacks ": verdict.Looks, "tracecore status": verdict.Looks,
+	"df ": verdict.Looks, "ss -ltn ": verdict.Looks, "ss -ltnp": verdict.Looks, "ss -tnp ": verdict.Looks, "ss -ti ": verdict.Looks, "tracecore stacks ": verdict.Looks, "tracecore status": verdict.Looks,
 	"dcgmi diag -r 3": verdict.Changes, "echo 1 > /sys/fs/fuse/connections/": verdict.Changes, "kill -CONT ": verdict.Changes, "kubectl cordon ": verdict.Changes,
 	"kubectl drain ": verdict.Changes, "nvidia-smi --gpu-reset -i ": verdict.Changes, "systemctl reboot": verdict.Changes, "umount -l ": verdict.Changes,
 	"ip link show ": verdict.Looks, "ip link set ": verdict.Changes,

@@ -6,6 +6,9 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -376,6 +379,82 @@ func TestWhoStoppedAProcessIsKeptOverARestart(t *testing.T) {
 			b.Take(r, began+15*second)
 			is := b.Job(r.Job).Processes[ProcessKey("node", 101)].Doing.Stopper
 			require.Equal(t, tc.kept, is == first.Doing.Stopper && is != "", is)
+		})
+	}
+}
+
+// TestWhoWaitsForAProcessOfNoRank: that process alone is at the other end of the connection over which a rank asked last.
+func TestWhoWaitsForAProcessOfNoRank(t *testing.T) {
+	type asks struct { // over one connection, so many ms ago
+		rank        int
+		local, peer string
+		of          int // rank at the other end, as the record says; -1 not known
+		age         int64
+		change      map[string]any
+	}
+	ring := []asks{
+		{0, "10.0.0.1:40000", "10.0.0.2:50000", -1, 4100, nil}, {1, "10.0.0.2:50000", "10.0.0.1:40000", -1, 4100, nil},
+		{1, "127.0.0.1:40001", "127.0.0.1:50001", 0, 4100, nil},
+	}
+	for name, tc := range map[string]struct {
+		asks []asks
+		who  []string
+	}{
+		"nobody does":                           {ring, nil},
+		"at an address of its own":              {append(ring, asks{0, "10.0.0.1:41000", "10.0.0.9:42000", -1, 4050, nil}), []string{"0"}},
+		"on the same host":                      {append(ring, asks{0, "127.0.0.1:41000", "127.0.0.1:42000", -1, 4050, nil}), []string{"0"}},
+		"both":                                  {append(ring, asks{0, "10.0.0.1:41000", "10.0.0.9:42000", -1, 4050, nil}, asks{1, "10.0.0.2:41000", "10.0.0.9:42001", -1, 4050, nil}), []string{"0", "1"}},
+		"it asked a rank as late":               {append(ring, asks{0, "10.0.0.1:41000", "10.0.0.9:42000", -1, 4104, nil}), []string{"0"}},
+		"it asked a rank later":                 {append(ring, asks{0, "10.0.0.1:41000", "10.0.0.9:42000", -1, 9000, nil}), nil},
+		"a rank is there":                       {append(ring, asks{0, "10.0.0.1:41000", "10.0.0.9:42000", 1, 4050, nil}), nil},
+		"not by Gloo":                           {append(ring, asks{0, "10.0.0.1:41000", "10.0.0.9:42000", -1, 4050, map[string]any{"nccl.socket.kind": "nccl"}}), nil},
+		"the path to it is cut":                 {append(ring, asks{0, "10.0.0.1:41000", "10.0.0.9:42000", -1, 4050, map[string]any{"nccl.socket.cause": "network"}}), nil},
+		"of one rank nothing is known":          {append(ring[:1:1], asks{0, "10.0.0.1:41000", "10.0.0.9:42000", -1, 4050, nil}), nil},
+		"how many ranks there are is not known": {append(ring, asks{0, "10.0.0.1:41000", "10.0.0.9:42000", -1, 4050, map[string]any{"gen_ai.training.world_size": 0}}), nil},
+		"another port of a rank elsewhere":      {append(ring, asks{0, "10.0.0.1:41000", "10.0.0.3:42000", -1, 4050, nil}, asks{1, "10.0.0.3:43000", "10.0.0.1:44000", 0, 4100, map[string]any{"host.name": "other"}}), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := NewBook(DefaultLimits)
+			world := 2
+			for i, one := range tc.asks {
+				if _, untold := one.change["gen_ai.training.world_size"]; untold {
+					world = 0
+				}
+				local, peer := netip.MustParseAddrPort(one.local), netip.MustParseAddrPort(one.peer)
+				a := attributes(one.rank)
+				for key, v := range map[string]any{
+					"nccl.socket.kind": "gloo", "nccl.socket.stall.id": strconv.Itoa(i), "nccl.socket.last_sent_age_ns": one.age * 1_000_000, "nccl.rank.tick_ns": 4_000_000,
+					"network.local.address": local.Addr().String(), "network.local.port": int(local.Port()), "network.peer.address": peer.Addr().String(), "network.peer.port": int(peer.Port()),
+					"gen_ai.training.world_size": 2,
+				} {
+					require.NoError(t, a.PutEmpty(key).FromRaw(v))
+				}
+				if one.of >= 0 {
+					a.PutInt("nccl.peer.rank", int64(one.of))
+				}
+				at := "node"
+				for key, v := range one.change {
+					if key == "host.name" {
+						at = v.(string)
+						continue
+					}
+					require.NoError(t, a.PutEmpty(key).FromRaw(v))
+				}
+				r, ok := Parse(Event, began, host(at), a)
+				require.True(t, ok)
+				b.Take(&r, began)
+			}
+			for j := range b.Jobs() {
+				if world == 0 {
+					j.World = 0
+				}
+				var who []string
+				for key := range j.Outside(began) {
+					who = append(who, strconv.Itoa(j.Processes[key].Rank))
+				}
+				slices.Sort(who)
+				require.Equal(t, tc.who, who)
+			}
 		})
 	}
 }

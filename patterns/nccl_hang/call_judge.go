@@ -31,8 +31,12 @@ const (
 	// asked to is told a second later (bpf/identity/spared.go), and comes here in another record.
 	exitSpeaks = int64(2 * time.Second)
 	// movingSpeaks is how long the record is waited for that a rank goes on, where all seem to wait for each other. Who looks
-	// at stacks does so once a second. From several hosts it may take twice as long.
-	movingSpeaks = int64(5 * time.Second)
+	// at stacks does so once a second, and says after 3 s that nothing of a rank goes on. From several hosts it may take much longer.
+	movingSpeaks     = int64(3500 * time.Millisecond)
+	movingSpeaksAfar = int64(10 * time.Second)
+	// outsideWait is how long a rank may wait for a process that is none. Pattern nccl_socket_stall has the same by its
+	// parameter of that name, and tells it.
+	outsideWait = int64(10 * time.Minute)
 	// resumedSpeak is how long after a restart the receivers are waited for: that of stacks says after 3 s which
 	// ranks go on (receivers/stacksreceiver/README.md), and its record comes in the next round.
 	resumedSpeak = int64(5 * time.Second)

@@ -389,8 +389,8 @@ func (s *ranksByStack) allWait(shown bool, now int64) *Finding {
 		return nil
 	}
 	circle, odd := s.eachOther(now)
-	if at := newest + s.patience(circle != nil); now < at && !silent {
-		r.later(at)
+	if patience := s.patience(circle != nil, now); now < newest+patience && (!silent || patience == outsideWait) {
+		r.later(newest + patience)
 		return nil
 	}
 	return s.below(circle, odd, now)

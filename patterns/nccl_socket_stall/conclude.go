@@ -21,6 +21,7 @@ const (
 	heldDead    = "dead"        // the others wait for a rank that has died
 	heldTied    = "tied"        // several fell silent at once
 	heldAsleep  = "asleep"      // all sleep until a time comes, and none waits for another
+	heldOutside = "outside"     // it waits itself for a process that is no rank of the job
 	heldPath    = "path"        // packets do not get through
 	heldRefused = "refused"     // nobody listens at the other end
 )
@@ -43,7 +44,7 @@ type conclusion struct {
 
 	tied   []string // processes of which one is meant: they fell silent at once
 	aborts bool     // ranks of the job that die now die of it
-	early  bool     // what is awaited may do its work in health: no agent watches it, and ranks wait for less than unwatched
+	early  bool     // what is awaited may do its work in health, and ranks have not waited for long
 	said   string   // all of it, once it is a finding
 }
 
@@ -86,7 +87,9 @@ func (g *graph) conclude(now int64, fs *facts) (c *conclusion, wait int64, stand
 			}
 			return g.inPart(g.asleepAll(named)), 0, false
 		}
-		c = g.beside(g.fellSilent(named, first), fs)
+		if c = g.beside(g.fellSilent(named, first), fs); c.Held == heldSilent && !c.Certain && !g.held(c.Culprit, fs) {
+			c = cmp.Or(g.outside(now), c)
+		}
 	}
 	return g.inPart(g.unwatched(g.tie(g.believed(g.explained(c, fs))), fs)), 0, false
 }

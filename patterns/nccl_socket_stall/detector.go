@@ -48,6 +48,8 @@ type thresholds struct {
 	keepFacts time.Duration
 	// unwatched is how long it is no error that ranks wait for a process that no agent watches.
 	unwatched time.Duration
+	// outside is how long it is none that they wait for one that is no rank.
+	outside time.Duration
 	// asleep is how long all ranks of a job may sleep until a time comes.
 	asleep time.Duration
 
@@ -83,13 +85,13 @@ func Detector() rule.Detector {
 		Attributes: slices.Concat(socketstall.Attributes, factAttributes),
 		Parameters: map[string]rule.ParameterType{
 			"settle": rule.DurationParameter, "facts": rule.DurationParameter, "clock_error": rule.DurationParameter, "stopped": rule.DurationParameter,
-			"unwatched": rule.DurationParameter, "asleep": rule.DurationParameter,
+			"unwatched": rule.DurationParameter, "outside": rule.DurationParameter, "asleep": rule.DurationParameter,
 		},
 		New: func(l rule.Limits) rule.Algorithm {
 			t := fixed
 			t.settle, t.keepFacts = time.Duration(l.Values.Duration("settle")), time.Duration(l.Values.Duration("facts"))
 			t.stopped, t.unwatched = time.Duration(l.Values.Duration("stopped")), time.Duration(l.Values.Duration("unwatched"))
-			t.asleep = time.Duration(l.Values.Duration("asleep"))
+			t.asleep, t.outside = time.Duration(l.Values.Duration("asleep")), time.Duration(l.Values.Duration("outside"))
 			t.errorNTP = time.Duration(l.Values.Duration("clock_error"))
 			return &detector{thresholds: &t, lateness: l.Lateness, book: socketstall.NewBook(t.limits), jobs: map[string]*job{}, facts: newFacts()}
 		},

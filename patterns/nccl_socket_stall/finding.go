@@ -168,7 +168,7 @@ func (c *conclusion) putReason(a map[string]any, p *socketstall.Process) {
 
 // putPeer names the other end of the connection that stands, where it is not the culprit itself.
 func (c *conclusion) putPeer(a map[string]any, g *graph) {
-	if c.Stall == nil || !c.nobody() && c.Held != heldPath && c.Held != heldRefused {
+	if c.Stall == nil || !c.nobody() && c.Held != heldPath && c.Held != heldRefused && c.Held != heldOutside {
 		return
 	}
 	putText(a, attrPeer, address(c.Stall.Peer, ""))

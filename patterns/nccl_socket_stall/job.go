@@ -147,7 +147,7 @@ func (d *detector) decide(j *job, g *graph, now int64) []rule.Finding {
 	case c == nil:
 		return j.takeBack()
 	}
-	if until := g.onset + int64(d.unwatched); now < until && g.mayWork(c, &d.facts) {
+	if until := d.health(g, c); now < until {
 		c.early = true
 		j.Wake = earliest(j.Wake, until)
 	}

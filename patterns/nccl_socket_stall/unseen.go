@@ -69,6 +69,37 @@ func (g *graph) mayWork(c *conclusion, fs *facts) bool {
 	return true
 }
 
+// outside is the rank that waits for a process which is no rank of the job: the others wait for that rank. Of several the
+// first; nil for none.
+func (g *graph) outside(now int64) *conclusion {
+	key, waits := "", g.j.stalls.Outside(now)
+	for other := range waits {
+		if g.procs[other] != nil && (key == "" || g.before(other, key)) {
+			key = other
+		}
+	}
+	if key == "" {
+		return nil
+	}
+	name := address(waits[key].Peer, "the other end")
+	return &conclusion{
+		Held: heldOutside, Culprit: key, Stall: waits[key],
+		Shows:   fmt.Sprintf("%s waits for data from %s, which is no rank of the job", g.who(key), name),
+		Missing: "what the process at " + name + " does: no agent watches one that is no rank",
+	}
+}
+
+// health is until when what a conclusion says may be health; 0: it is not.
+func (d *detector) health(g *graph, c *conclusion) int64 {
+	switch {
+	case c.Held == heldOutside:
+		return g.onset + int64(d.outside)
+	case g.mayWork(c, &d.facts):
+		return g.onset + int64(d.unwatched)
+	}
+	return 0
+}
+
 // dead is a wait for a rank that has died, where the walk has led to a process which no fact
 // holds: to a survivor that fell silent before the others, or to another end that is not seen.
 // A rank that ended well may have done its part.

@@ -1,6 +1,7 @@
 package stall
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
@@ -173,6 +174,9 @@ func (t *Tracker) waits(j *job) bool {
 	}
 	age := t.now - j.moved
 	switch {
+	case age >= t.o.Asleep && slices.ContainsFunc(j.ranks, (*rank).waitsOutside):
+		// How long that takes is no pause of the job to learn, and no fault of a rank. Who waits is told: stacks do not show whom for.
+		j.waiting, j.tainted = true, t.now
 	case t.overdue(j, suspect, j.moved):
 		j.faulty, j.waiting = true, true
 	case (j.halted || j.accused) && age >= t.o.Halted:

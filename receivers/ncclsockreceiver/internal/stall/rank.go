@@ -115,8 +115,10 @@ type rank struct {
 	movedNow      bool
 	lastSent      time.Duration // ages of this snapshot; negative: never
 	lastReceived  time.Duration
-	collectiveNow bool // it has collective sockets
-	undecided     bool // of some of them only its libraries tell which
+	asked         time.Duration // age of what it last sent to a rank of its job, and
+	askedOutside  time.Duration // to a process of this node that is none: both by Gloo
+	collectiveNow bool          // it has collective sockets
+	undecided     bool          // of some of them only its libraries tell which
 
 	tick         time.Duration // how exact those ages are
 	gives, takes bool          // it has sent data since the snapshot before, and received some
@@ -162,6 +164,7 @@ func (r *rank) begin(p Process, c *clock) {
 	r.now, r.round, r.tick, r.gives, r.takes = p, c.round, c.tick, false, false
 	r.undecided, r.elsewhere, r.standing = false, 0, forever
 	r.movedNow, r.collectiveNow, r.lastSent, r.lastReceived = false, false, Unknown, Unknown
+	r.asked, r.askedOutside = Unknown, Unknown
 }
 
 // look takes what a collective socket of the rank says.
@@ -171,11 +174,25 @@ func (r *rank) look(s *socket, c *clock) {
 	r.gives, r.takes = r.gives || s.change.recent && s.change.sent > 0, r.takes || s.change.recent && s.change.received > 0
 	r.lastSent = newest(r.lastSent, s.now.LastSentAge)
 	r.lastReceived = newest(r.lastReceived, s.now.LastReceivedAge)
+	switch {
+	case s.kind != socketstall.Gloo:
+	case s.far == Unknown:
+		r.askedOutside = newest(r.askedOutside, s.now.LastSentAge)
+	default:
+		r.asked = newest(r.asked, s.now.LastSentAge)
+	}
 	if s.change.moved {
 		r.moved = max(r.moved, s.moved)
 	}
 	r.movedNow = r.movedNow || s.change.recent
 	r.moves = r.moves || s.change.recent && r.met.Before(c.at)
+}
+
+// waitsOutside reports whether the rank waits for a process that is none of its job, all of which is on this node: an engine
+// that generates, a parameter server. Gloo asks a rank before it sends or receives: whom a rank asked last it waits for
+// (gloo/transport/tcp/unbound_buffer.cc). One that it asked as late as a rank may be meant.
+func (r *rank) waitsOutside() bool {
+	return r.askedOutside >= 0 && (r.asked < 0 || r.askedOutside-r.asked <= r.tick) && !r.job.beyond()
 }
 
 // halted reports whether the rank has been unable to go on for long.

@@ -70,6 +70,55 @@ func TestSleepingMainThreadLeavesEveryQueueEmpty(t *testing.T) {
 	}
 }
 
+// TestWhoWaitsForAProcessOfNoRankIsTold: an engine that generates, or a parameter server, is asked by rank 0, and the other ranks
+// wait for that one. It is told before anything is learned of the job, and it is no pause to learn.
+func TestWhoWaitsForAProcessOfNoRankIsTold(t *testing.T) {
+	for name, tc := range map[string]struct {
+		asks func(w *world, s *ncclsock.Socket)
+		told bool
+	}{
+		"asked last": {func(w *world, s *ncclsock.Socket) { s.LastSentAge = 20 * time.Millisecond }, true},
+		"as late as a rank, as far as the clock tells": {func(w *world, s *ncclsock.Socket) { s.LastSentAge = 65 * time.Millisecond }, true},
+		"before a rank": {func(w *world, s *ncclsock.Socket) { s.LastSentAge = 75 * time.Millisecond }, false},
+		"never asked":   {func(w *world, s *ncclsock.Socket) { s.BytesSent, s.BytesAcked = 0, 0 }, false},
+		"a rank of another node is": {func(w *world, s *ncclsock.Socket) {
+			s.LastSentAge = 20 * time.Millisecond
+			for _, p := range w.ranks {
+				p.WorldSize = 5
+			}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4, Defaults())
+			engine := w.add(0, 900, "10.0.0.1:41000", "10.0.0.9:42000")
+			engine.BytesSent, engine.BytesAcked = 4096, 4096
+			w.train(3)
+			w.pass(time.Second)
+			for _, l := range w.links {
+				l.send(48, 60*time.Millisecond)
+			}
+			tc.asks(w, engine)
+			require.Empty(t, w.look())
+			if !tc.told {
+				require.Empty(t, w.idle(20))
+				return
+			}
+			events, seconds := w.firstAfter(20)
+			require.Equal(t, 3, seconds)
+			require.Empty(t, accusing(events))
+			require.Contains(t, short(events), told{0, socketstall.Waiting, socketstall.Send, Unknown, ""})
+			require.Contains(t, short(events), told{1, socketstall.Waiting, socketstall.Receive, 0, ""})
+			w.idle(20)
+			for _, l := range w.links {
+				l.send(48, 10*time.Millisecond)
+			}
+			w.look()
+			w.train(30)
+			require.Zero(t, w.tracker.phase(w.tracker.ranks[w.ranks[0].PID].job, 0, socketstall.Idle))
+		})
+	}
+}
+
 func TestStallIsRepeatedAndEnds(t *testing.T) {
 	w := newWorld(t, 4, Defaults())
 	w.train(12)
