@@ -61,6 +61,10 @@ const (
 type Others struct {
 	Lived int
 	Asked int // to end, as that one
+	// Wrapped is true where what asked runs the process for its rank alone: a timeout, a shell. Alike is
+	// then how many of those that nobody asked each run under a program of the same name.
+	Wrapped bool
+	Alike   int
 }
 
 // Spared is how many nobody asked to end.

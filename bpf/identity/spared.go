@@ -51,7 +51,7 @@ func (a *askedEnds) gone(ends []askedEnd) []askedEnd {
 // tell tells of an end, or lets it wait. The caller holds the lock.
 func (t *Tracker) tell(e Exit) {
 	t.dies(&e)
-	asked := !e.Late && !e.Helper && !e.Inherited && e.IsRank() && e.ofKnownJob() && e.Signalled.asksOne()
+	asked := !e.Late && !e.Helper && !e.Inherited && e.IsRank() && e.ofKnownJob() && (e.Signalled.asksOne() || e.Signalled.Number == sigKILL && t.askedByWrapper(&e) != nil)
 	if !asked && t.asked.of[e.job()] == 0 {
 		t.exits.send(e)
 		return
@@ -134,7 +134,8 @@ func (t *Tracker) others(e *Exit, ranks []*record) Others {
 	if s := t.table.exact(e.Signalled.Sender.PID, e.Signalled.Sender.StartNS); s != nil && s.sameJob(&e.Process) {
 		sender = s.Rank
 	}
-	lived, asked, hurried, his := map[int]bool{}, map[int]bool{}, map[int]bool{}, map[int]bool{e.Rank: true}
+	wrapper := t.askedByWrapper(e)
+	lived, asked, hurried, his, alike := map[int]bool{}, map[int]bool{}, map[int]bool{}, map[int]bool{e.Rank: true}, map[int]bool{}
 	for _, r := range ranks {
 		ended := !r.alive() && r.endNS < at && !(r.asked != nil && r.endNS+uint64(asking) >= at)
 		elsewhere := e.Signalled.Sender.Relation == RelationHost && r.ContainerID != e.ContainerID
@@ -142,6 +143,7 @@ func (t *Tracker) others(e *Exit, ranks []*record) Others {
 			continue
 		}
 		lived[r.Rank] = lived[r.Rank] || !r.Inherited
+		alike[r.Rank] = alike[r.Rank] || wrapper != nil && r.Comm == wrapper.Comm && (r.wraps != nil || r.RankPID == r.PID)
 		switch by := t.asksToEnd(r, at); {
 		case by == nil:
 		case t.reacts(r, &by.first, e) && t.reacts(r, &by.sent, e):
@@ -153,16 +155,29 @@ func (t *Tracker) others(e *Exit, ranks []*record) Others {
 			}
 		}
 	}
-	var o Others
+	o := Others{Wrapped: wrapper != nil}
 	for rank, lives := range lived {
-		if lives {
-			o.Lived++
-		}
-		if lives && (asked[rank] || hurried[rank] && len(his) > len(hurried)) {
+		switch {
+		case !lives:
+			continue
+		case asked[rank] || hurried[rank] && len(his) > len(hurried):
 			o.Asked++
+		case alike[rank]:
+			o.Alike++
 		}
+		o.Lived++
 	}
 	return o
+}
+
+// askedByWrapper is what asked a process to end and runs it for its rank alone, nil where that is none.
+func (t *Tracker) askedByWrapper(e *Exit) *record {
+	by := &e.Signalled.Sender
+	w := t.table.exact(by.PID, by.StartNS)
+	if w == nil || by.Relation != RelationLauncher || w.PID == e.PID || !w.IsRank() || w.Rank != e.Rank || w.RankPID != e.RankPID {
+		return nil
+	}
+	return w
 }
 
 // asksToEnd are the signals by which others asked a process to end, about then or since, nil for

@@ -279,28 +279,54 @@ func TestWhoSentTheSignalOfAWrapper(t *testing.T) {
 	}
 }
 
-// A wrapper asks the one rank that it wraps: what others do at the same time is no answer to its end.
+// A wrapper asks the one rank that it wraps: what others do at the same time is no answer to its end. Of a rank that is
+// the first, how many others have a wrapper of the same name is told.
 func TestTimeoutsOfAllRanksEndTheJob(t *testing.T) {
 	const term = 15
-	w := newWrapperTest(t)
-	source := &askedScript{newScript(), map[uint32]*signals{}}
-	w.source = source
-	var lines []signalledLine
-	for r := range uint32(3) {
-		environ := []string{fmt.Sprint("RANK=", r), "WORLD_SIZE=3", "JOB_ID=job"}
-		lines = append(lines, signalledLine{line: line{0, "exec", 10 + r, 1, 0, "timeout", environ}}, signalledLine{line: line{1, "exec", 20 + r, 10 + r, 0, "torch", environ}}, signalledLine{line: line{at: 30, does: "joins", pid: 20 + r}})
+	for name, tc := range map[string]struct {
+		wrappers [3]string
+		joins    bool
+		asked    uint32 // how many of them
+		want     Others
+	}{
+		"all at once":                      {[3]string{"timeout", "timeout", "timeout"}, true, 3, Others{Lived: 2, Asked: 2, Wrapped: true}},
+		"the first":                        {[3]string{"timeout", "timeout", "timeout"}, true, 1, Others{Lived: 2, Wrapped: true, Alike: 2}},
+		"the first two":                    {[3]string{"timeout", "timeout", "timeout"}, true, 2, Others{Lived: 2, Asked: 1, Wrapped: true, Alike: 1}},
+		"one that alone has a limit":       {[3]string{"timeout", "bash", "tini"}, true, 1, Others{Lived: 2, Wrapped: true}},
+		"before anything shows who trains": {[3]string{"timeout", "timeout", "timeout"}, false, 1, Others{Lived: 2, Wrapped: true, Alike: 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWrapperTest(t)
+			source := &askedScript{newScript(), map[uint32]*signals{}}
+			w.source = source
+			var lines []signalledLine
+			for r := range uint32(3) {
+				environ := []string{fmt.Sprint("RANK=", r), "WORLD_SIZE=3", "JOB_ID=job"}
+				lines = append(lines, signalledLine{line: line{0, "exec", 10 + r, 1, 0, tc.wrappers[r], environ}}, signalledLine{line: line{1, "exec", 20 + r, 10 + r, 0, "torch", environ}})
+				if tc.joins {
+					lines = append(lines, signalledLine{line: line{at: 30, does: "joins", pid: 20 + r}})
+				}
+			}
+			playInto(w.Tracker, lines)
+			var got Exit
+			w.launches.tell = func(e Exit) {
+				if !e.Inherited && !e.Helper {
+					got = e
+				}
+			}
+			for r := range tc.asked {
+				source.to[20+r] = askedBy(10+r, term, 60+float64(r)/100)
+				source.to[20+r].asked.startNS, source.to[20+r].asked.first.startNS = scriptNS(0), scriptNS(0)
+			}
+			w.onExit(&event{kind: kindExit, pid: 20, parentPID: 10, startNS: scriptNS(1), timeNS: scriptNS(60.001), status: term, signals: source.to[20]})
+			w.onExit(&event{kind: kindExit, pid: 10, parentPID: 1, startNS: scriptNS(0), timeNS: scriptNS(60.002), status: timedOut << 8})
+			var ranks []*record
+			w.table.queues[livingRank].Each(func(r *record) { ranks = append(ranks, r) })
+			require.EqualValues(t, 20, got.PID)
+			require.Equal(t, RelationLauncher, got.Signalled.Sender.Relation)
+			require.Equal(t, tc.want, w.others(&got, ranks))
+		})
 	}
-	playInto(w.Tracker, lines)
-	var got Exit
-	w.launches.tell = func(e Exit) { got = e }
-	for r := range uint32(3) {
-		source.to[20+r] = askedBy(10+r, term, 60+float64(r)/100)
-		source.to[20+r].asked.startNS, source.to[20+r].asked.first.startNS = scriptNS(0), scriptNS(0)
-	}
-	w.onExit(&event{kind: kindExit, pid: 20, parentPID: 10, startNS: scriptNS(1), timeNS: scriptNS(60.001), status: term, signals: source.to[20]})
-	var ranks []*record
-	w.table.queues[livingRank].Each(func(r *record) { ranks = append(ranks, r) })
-	require.Equal(t, Others{Lived: 2, Asked: 2}, w.others(&got, ranks))
 }
 
 // A real shell runs a rank again and again: each of its ends is the rank's, and none of what it runs in between.

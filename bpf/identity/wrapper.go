@@ -7,7 +7,7 @@ import "time"
 // the rank's. How the rank died shows in the end of its child. The wrapper passes it on in one
 // of few forms: 128 + signal (POSIX shells: XCU 2.8.2; tini, timeout), 256 - signal (a program
 // in Python that ends with the return code of subprocess), the same signal, which it sends
-// itself (timeout), or the same status.
+// itself (timeout), or the same status. timeout(1) ends with 124 where it asked its child to end.
 
 // maxChildEnds is how many ends of its children a process remembers: that of the rank, and of
 // what is ended after it.
@@ -70,7 +70,7 @@ func (c *children) ended(child *record, e, of *Exit) {
 	lived := child.endNS - min(child.endNS, child.startNS)
 	long := lived >= c.longest || lived >= uint64(longLived)
 	c.longest = max(c.longest, lived)
-	if !e.Failed() {
+	if !e.Failed() && (of.Signalled.Number == 0 || of.Signalled.Sender.PID != child.ParentPID) {
 		return
 	}
 	if len(c.failed) == maxChildEnds {
@@ -97,6 +97,8 @@ func (r *record) passed(e *Exit, python bool) *childEnd {
 // of that on. Python ends with 1 for an exception of its own.
 func (c *childEnd) accountsFor(e *Exit, after time.Duration, python bool) bool {
 	switch {
+	case c.timedOut(e):
+		return after <= atOnce
 	case c.signal != 0 && e.Signal == 0:
 		return after <= cleaning && e.Code == 128+c.signal || after <= atOnce && e.Code == 256-c.signal && python
 	case c.signal != 0:
@@ -106,22 +108,22 @@ func (c *childEnd) accountsFor(e *Exit, after time.Duration, python bool) bool {
 	}
 }
 
-// timedOut reports whether r is timeout(1), which asked its child to end after its time, and ends with 124 then.
-func (c *childEnd) timedOut(r *record, e *Exit) bool {
+// timedOut reports whether e is the end of timeout(1), which asked its child to end after its time.
+func (c *childEnd) timedOut(e *Exit) bool {
 	by := &c.Signalled
-	return e.Code == timedOut && by.Number == c.Signal && by.Sender.PID == r.PID && r.same(by.Sender.StartNS) && !Interpreter(r.program)
+	return e.Code == timedOut && by.Number != 0 && by.Sender.PID == e.PID && by.Sender.StartNS == e.StartNS && !Interpreter(e.Comm)
 }
 
 // crashed returns the child whose crash a rank may have ended of, nil for none: the last one before a
 // status of its own. What the rank killed, or another process of its job, did not crash. What an ancestor
-// of the rank killed alone counts: who ends a job asks the rank, too. So does what timeout(1) asked to end after its time.
+// of the rank killed alone counts: who ends a job asks the rank, too.
 func (t *Tracker) crashed(r *record, e *Exit) *Child {
 	if r.children == nil || e.Signal != 0 || e.Code == 0 || e.Signalled.Number != 0 {
 		return nil
 	}
 	for i := len(r.children.failed) - 1; i >= 0; i-- {
 		c := &r.children.failed[i]
-		if c.Signal == 0 || !c.crashed() && !c.timedOut(r, e) || r.endNS-min(r.endNS, c.endNS) > uint64(noticing) {
+		if c.Signal == 0 || !c.crashed() || r.endNS-min(r.endNS, c.endNS) > uint64(noticing) {
 			continue
 		}
 		by := Sender{Relation: c.Signalled.Sender.Relation}
@@ -132,7 +134,7 @@ func (t *Tracker) crashed(r *record, e *Exit) *Child {
 		case RelationContainer, RelationFirst:
 			continue
 		case RelationRank:
-			if !c.timedOut(r, e) && t.above(r, by.PID, by.StartNS) == 0 {
+			if t.above(r, by.PID, by.StartNS) == 0 {
 				continue
 			}
 		}
@@ -145,6 +147,9 @@ func (t *Tracker) crashed(r *record, e *Exit) *Child {
 func (c *childEnd) by(wrapper *Exit) Exit {
 	e := c.Exit
 	e.Inherited = false
+	if c.timedOut(wrapper) {
+		e.Signalled.Sender.Relation = RelationLauncher
+	}
 	if e.Domain == unknownDomain {
 		e.Domain = wrapper.Domain
 	}

@@ -212,29 +212,29 @@ func TestARankThatEndsAfterAChildCrashedNamesIt(t *testing.T) {
 	}
 }
 
-// What timeout(1) asked to end after its time says why it ends with its own status. What a rank asks to end as it
-// ends itself does not.
-func TestATimeoutNamesTheChildThatItEnded(t *testing.T) {
+// The end of what timeout(1) asked to end after its time is the rank's, however that then ends: by the signal, or by a
+// status of its handler. What a rank asks to end as it ends itself is not.
+func TestATimeoutPassesOnTheEndThatItAskedFor(t *testing.T) {
+	shell, limit := line{0, "exec", 10, 1, 0, "bash", rank3()}, line{0, "exec", 10, 1, 0, "timeout", rank3()}
 	for name, tc := range map[string]struct {
-		comm       string
-		by, status uint32
-		want       bool
+		outermost   line
+		by          uint32
+		ended, with uint32 // the child, and what ran it
+		want        wrapped
 	}{
-		"its time is over":          {"timeout", 10, timedOut << 8, true},
-		"somebody else asked":       {"timeout", 70, timedOut << 8, false},
-		"it passes the status on":   {"timeout", 10, 143 << 8, false},
-		"a rank ends its workers":   {"python3", 10, timedOut << 8, false},
-		"a script ends its helpers": {"bash", 10, 1 << 8, false},
+		"its time is over":              {limit, 10, sigTERM, timedOut << 8, wrapped{20, 0, sigTERM, 10}},
+		"its child handles the signal":  {limit, 10, 0, timedOut << 8, wrapped{20, 0, 0, 10}},
+		"and fails as it does so":       {limit, 10, 1 << 8, timedOut << 8, wrapped{20, 1, 0, 10}},
+		"somebody else asked":           {limit, 70, sigTERM, timedOut << 8, wrapped{10, timedOut, 0, 0}},
+		"a rank ends its workers":       {line{0, "exec", 10, 1, 0, "python3", rank3()}, 10, sigTERM, timedOut << 8, wrapped{10, timedOut, 0, 0}},
+		"a script ends what it started": {shell, 10, sigTERM, 1 << 8, wrapped{10, 1, 0, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := &signals{asked: asked{sent: sent{signal: sigTERM, pid: tc.by, startNS: scriptNS(0), timeNS: scriptNS(60)}}}
-			got := childOf(t, 10, []signalledLine{
-				{line: line{0, "exec", 10, 1, 0, tc.comm, rank3()}}, {line: line{0.1, "exec", 20, 10, 0, "torch", rank3()}},
-				{line: line{60, "exit", 20, 10, sigTERM, "torch", nil}, signals: asked}, {line: line{60.01, "exit", 10, 1, tc.status, tc.comm, nil}},
-			}...)
-			if require.Equal(t, tc.want, got != nil); tc.want {
-				require.Equal(t, []any{uint32(20), sigTERM, uint32(10)}, []any{got.PID, got.Signal, got.By.PID})
-			}
+			require.Equal(t, tc.want, playWrapped(t, []signalledLine{
+				{line: tc.outermost}, {line: line{0.1, "exec", 20, 10, 0, "torch", rank3()}},
+				{line: line{60, "exit", 20, 10, tc.ended, "torch", nil}, signals: asked}, {line: line{60.01, "exit", 10, 1, tc.with, "x", nil}},
+			}))
 		})
 	}
 }
@@ -292,6 +292,7 @@ func TestWrappersPassOnWhatEndedTheRank(t *testing.T) {
 		"bash":                   {[]string{"bash", "-c", "ulimit -c 0; sh -c 'kill -KILL $$'; rc=$?; ls / > /dev/null; exit $rc"}, 9},
 		"bash in the background": {[]string{"bash", "-c", "ulimit -c 0; sh -c 'kill -ABRT $$' & wait $!"}, 6},
 		"timeout":                {[]string{"timeout", "60", "sh", "-c", "ulimit -c 0; kill -SEGV $$"}, 11},
+		"its time is over":       {[]string{"timeout", "0.3", "sh", "-c", "sleep 600; true"}, 15},
 		"a pipe":                 {[]string{"bash", "-o", "pipefail", "-c", "ulimit -c 0; sh -c 'kill -BUS $$' | cat; exit $?"}, 7},
 	} {
 		if _, err := exec.LookPath(tc.args[0]); err != nil {
@@ -306,7 +307,7 @@ func TestWrappersPassOnWhatEndedTheRank(t *testing.T) {
 				pid := uint32(cmd.Process.Pid)
 				require.Error(t, cmd.Wait())
 				e, after := endOfRank(t, exits, pid)
-				if e.PID == pid && name == "timeout" { // that of busybox becomes the program, which a child of it watches
+				if e.PID == pid && tc.args[0] == "timeout" { // that of busybox becomes the program, which a child of it watches
 					require.Equal(t, tc.signal, e.Signal)
 					return
 				}

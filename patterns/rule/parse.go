@@ -19,7 +19,7 @@ import (
 // Bounds of one file.
 const (
 	maxFileBytes = 1 << 20
-	maxEvidence  = 64 // one bit each
+	maxEvidence  = 128 // one bit each
 	maxFields    = 96
 	maxDuration  = 7 * 24 * time.Hour
 )

@@ -110,6 +110,9 @@ func (c *converter) exit(e identity.Exit, watched time.Duration, observed time.T
 	a.StampSignal(e.Signalled)
 	if e.Others.Lived > 0 {
 		a.ProcessExitSparedRanks(int64(e.Others.Spared()))
+		if e.Others.Wrapped {
+			a.ProcessExitAlikeRanks(int64(e.Others.Alike))
+		}
 	}
 	if watched != 0 {
 		a.ProcessExitWatchedNs(watched.Nanoseconds())

@@ -115,17 +115,21 @@ func TestResourceLeavesOutWhatIsNotKnown(t *testing.T) {
 
 func TestExitSaysHowManyRanksWereSpared(t *testing.T) {
 	for name, tc := range map[string]struct {
-		others identity.Others
-		want   any
+		others      identity.Others
+		want, alike any
 	}{
-		"none":                {identity.Others{Lived: 3, Asked: 3}, int64(0)},
-		"some":                {identity.Others{Lived: 3, Asked: 1}, int64(2)},
-		"there are no others": {identity.Others{}, nil},
+		"none":                        {identity.Others{Lived: 3, Asked: 3}, int64(0), nil},
+		"some":                        {identity.Others{Lived: 3, Asked: 1}, int64(2), nil},
+		"by its wrapper, some alike":  {identity.Others{Lived: 3, Wrapped: true, Alike: 2}, int64(3), int64(2)},
+		"by its wrapper, none alike":  {identity.Others{Lived: 3, Wrapped: true}, int64(3), int64(0)},
+		"there are no others":         {identity.Others{}, nil, nil},
+		"by its wrapper, none others": {identity.Others{Wrapped: true}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := identity.Exit{Process: identity.Process{PID: 42, Rank: 3}, Signal: 15, Others: tc.others}
 			got := newTestConverter().exit(e, 0, start).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0)
 			require.Equal(t, tc.want, got.Attributes().AsRaw()["process.exit.spared_ranks"])
+			require.Equal(t, tc.alike, got.Attributes().AsRaw()["process.exit.alike_ranks"])
 		})
 	}
 }

@@ -33,7 +33,7 @@ type conclusion struct {
 	returns   returns
 
 	node *incident.Node
-	bore uint64 // conditional evidence that held when it last met others
+	bore held // conditional evidence that held when it last met others
 }
 
 func (c *conclusion) role() verdict.Role {
@@ -126,7 +126,7 @@ func (f *Fault) update(best window, with brought) {
 	}
 	v.since = f.since(v.best.trust)
 	bearing := f.bearing()
-	if lost := v.bore &^ bearing; stronger || lost != 0 { // nor who was named by that
+	if lost := v.bore.without(bearing); stronger || lost != (held{}) { // nor who was named by that
 		f.Changed()
 		f.set.graph.Reconsider(v.node)
 	} else if v.since != since {

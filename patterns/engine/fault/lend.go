@@ -43,14 +43,14 @@ func (f *Fault) lends(w *Evidence, m *Mark) bool {
 	return f.counts(w, m, f.verdict.best.trust) && f.reached(w, m, f.verdict.best.trust)
 }
 
-// bearing is the conditional evidence that holds, one bit each.
-func (f *Fault) bearing() (bits uint64) {
+// bearing is the conditional evidence that holds.
+func (f *Fault) bearing() (h held) {
 	for _, w := range f.rule.Watches {
 		if w.conditional() && len(f.marks[w.index]) > 0 && f.bears(w) {
-			bits |= 1 << w.index
+			h.add(w.index)
 		}
 	}
-	return bits
+	return h
 }
 
 // ofAnotherJob reports whether m, which joins by the machine alone, is of another job than what names

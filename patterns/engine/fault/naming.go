@@ -165,7 +165,7 @@ func (f *Fault) saw(w *Evidence) bool {
 	if w.depends() {
 		return f.holds(w, math.MinInt64, math.MaxInt64, f.verdict.best.trust)
 	}
-	return f.verdict.best.seen&(1<<w.index) != 0
+	return f.verdict.best.seen.has(w.index)
 }
 
 // everSaw reports whether w holds in all that was seen. That a fault began in its own job is said of

@@ -329,7 +329,7 @@ func (f report) notObserved(missing []verdict.Missing) []string {
 	for _, m := range missing {
 		list = append(list, m.Text)
 	}
-	if c := &f.verdict.best; c.short != 0 {
+	if c := &f.verdict.best; c.short != (held{}) {
 		list = append(list, unproven(c.doubted, f.rule.namesOf(c.short)))
 	}
 	if host, _ := f.value("host"); len(f.others) > 0 {
@@ -344,7 +344,7 @@ func (f report) missing(shown []verdict.Evidence) []verdict.Missing {
 	var list []verdict.Missing
 	for _, w := range f.rule.Watches {
 		detail := func(e verdict.Evidence) bool { return e.Name == w.Name && !w.decides }
-		if w.Absent.Text != "" && !w.Resolves && !f.saw(w) && f.verdict.best.short&(1<<w.index) == 0 && !slices.ContainsFunc(shown, detail) {
+		if w.Absent.Text != "" && !w.Resolves && !f.saw(w) && !f.verdict.best.short.has(w.index) && !slices.ContainsFunc(shown, detail) {
 			if text := w.Absent.Expand(f.known()); text != "" { // all of it may be in brackets
 				list = append(list, verdict.Missing{Name: w.Name, Text: text, Sources: slices.Concat(f.rule.Events(w.Evidence), w.Metrics)})
 			}

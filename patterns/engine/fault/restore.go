@@ -83,7 +83,7 @@ func (s *Set) restore(saved *Saved) *Fault {
 func (f *Fault) restoreVerdict(v *savedVerdict) {
 	c := &conclusion{
 		id: v.ID, best: window{
-			end: v.End, confidence: v.Confidence, seen: f.rule.bits(v.Seen), trust: v.Trust, stands: v.Stands, short: f.rule.bits(v.Short), doubted: v.Doubted,
+			end: v.End, confidence: v.Confidence, seen: f.rule.heldOf(v.Seen), trust: v.Trust, stands: v.Stands, short: f.rule.heldOf(v.Short), doubted: v.Doubted,
 		}, onset: v.Onset,
 		revision: v.Revision, emitted: v.Emitted, told: v.Told, leads: v.Leads, due: v.Due, quietEvery: max(v.QuietEvery, firstQuiet), nextQuiet: v.NextQuiet, held: v.Held,
 		resolved: v.Resolved, withdrawn: v.Withdrawn, ended: v.Ended, closing: v.Closing, returns: v.Before,

@@ -326,27 +326,20 @@ func (r *Rule) indexes(names []string) (at []int) {
 	return at
 }
 
-// bit is the bit of the evidence called name, which does not resolve.
-func (r *Rule) bit(name string) uint64 {
+// heldOf and namesOf turn names of evidence, which does not resolve, into a set and back. Another version of the
+// rule may have had others.
+func (r *Rule) heldOf(names []string) (h held) {
 	for _, w := range r.Watches {
-		if !w.Resolves && w.Name == name {
-			return 1 << w.index
+		if !w.Resolves && slices.Contains(names, w.Name) {
+			h.add(w.index)
 		}
 	}
-	return 0
+	return h
 }
 
-// bits and namesOf turn names of evidence into bits and back.
-func (r *Rule) bits(names []string) (bits uint64) {
-	for _, name := range names {
-		bits |= r.bit(name)
-	}
-	return bits
-}
-
-func (r *Rule) namesOf(bits uint64) (names []string) {
+func (r *Rule) namesOf(h held) (names []string) {
 	for _, w := range r.Watches {
-		if !w.Resolves && bits&(1<<w.index) != 0 {
+		if !w.Resolves && h.has(w.index) {
 			names = append(names, w.Name)
 		}
 	}

@@ -2,7 +2,6 @@ package fault
 
 import (
 	"math"
-	"math/bits"
 	"slices"
 
 	"github.com/tracecoreai/tracecore/patterns/verdict"
@@ -11,14 +10,14 @@ import (
 // window is what the marks in the time that ends at end amount to.
 type window struct {
 	end        int64
-	seen       uint64 // evidence that holds, one bit each
+	seen       held // evidence that holds
 	confidence verdict.Confidence
 	trust      verdict.Trust // the weakest of what the confidence rests on
 	// stands is the strongest trust with which there is a verdict at all: what speaks
 	// against it must be trusted as much.
 	stands verdict.Trust
 	// short is evidence that is not trusted enough to say more, and doubted its trust.
-	short   uint64
+	short   held
 	doubted verdict.Trust
 }
 
@@ -29,12 +28,12 @@ func (a window) better(b window) bool {
 		return more(a.confidence, b.confidence)
 	case a.confidence == "" || a.trust != b.trust:
 		return a.confidence != "" && a.trust > b.trust
-	case bits.TrailingZeros64(a.seen) != bits.TrailingZeros64(b.seen): // the first in the file names the fault
-		return bits.TrailingZeros64(a.seen) < bits.TrailingZeros64(b.seen)
-	case bits.OnesCount64(a.seen) != bits.OnesCount64(b.seen):
-		return bits.OnesCount64(a.seen) > bits.OnesCount64(b.seen)
+	case a.seen.first() != b.seen.first(): // the first in the file names the fault
+		return a.seen.first() < b.seen.first()
+	case a.seen.count() != b.seen.count():
+		return a.seen.count() > b.seen.count()
 	default:
-		return bits.OnesCount64(a.short) > bits.OnesCount64(b.short)
+		return a.short.count() > b.short.count()
 	}
 }
 
@@ -62,7 +61,7 @@ func (t *trail) best(from, to int64) window {
 // that are trusted enough for it, and of what shows as much, the strongest.
 func (t *trail) judge(start, end int64) window {
 	best := window{end: end, stands: verdict.Foreign}
-	most, sure := verdict.Confidence(""), uint64(0)
+	most, sure := verdict.Confidence(""), held{}
 	for _, trust := range verdict.Trusts() {
 		if !t.held.has(trust) {
 			continue
@@ -80,18 +79,18 @@ func (t *trail) judge(start, end int64) window {
 			best.seen, best.confidence, best.trust = seen, allowed, trust
 		}
 		if more(shown, most) {
-			most, best.short, best.doubted = shown, seen&^sure, trust
+			most, best.short, best.doubted = shown, seen.without(sure), trust
 		}
 	}
 	if most == best.confidence {
-		best.short = 0
+		best.short = held{}
 	}
 	return best
 }
 
 // confidence is that of a verdict that rests on this evidence, of any trust.
-func (r *Rule) confidence(seen uint64) verdict.Confidence {
-	holds := func(name string) bool { return seen&r.bit(name) != 0 }
+func (r *Rule) confidence(seen held) verdict.Confidence {
+	holds := func(name string) bool { return seen.has(r.watch(name).index) }
 	switch {
 	case r.Full.Eval(holds):
 		return verdict.Full
@@ -105,8 +104,8 @@ func (r *Rule) confidence(seen uint64) verdict.Confidence {
 func (t *trail) settled(w window) window {
 	seen := w.seen
 	for i, e := range t.rule.Watches {
-		if seen&(1<<i) != 0 && len(e.except)+len(e.unsaid)+len(e.over) > 0 && !t.holds(e, math.MinInt64, math.MaxInt64, w.trust) {
-			seen &^= 1 << i
+		if seen.has(i) && len(e.except)+len(e.unsaid)+len(e.over) > 0 && !t.holds(e, math.MinInt64, math.MaxInt64, w.trust) {
+			seen.remove(i)
 		}
 	}
 	if seen != w.seen {
@@ -143,14 +142,13 @@ func (t *trail) ends(from, to int64) []int64 {
 
 // seen returns which evidence holds in the window [start, end] by marks of at least
 // that trust.
-func (t *trail) seen(start, end int64, least verdict.Trust) uint64 {
-	var seen uint64
+func (t *trail) seen(start, end int64, least verdict.Trust) (seen held) {
 	for _, w := range t.rule.Watches {
 		if w.Resolves {
 			break
 		}
 		if t.holds(w, start, end, least) {
-			seen |= 1 << w.index
+			seen.add(w.index)
 		}
 	}
 	return seen

@@ -663,7 +663,7 @@ type ProcessExit struct {
 
 // ProcessExit begins a record.
 func (b *LogsBuilder) ProcessExit(head record.Head) ProcessExit {
-	return ProcessExitOn(b.Begin(EventProcessExit, 49, head))
+	return ProcessExitOn(b.Begin(EventProcessExit, 50, head))
 }
 
 // ProcessExitOn writes the attributes there.
@@ -682,6 +682,9 @@ func (ProcessExit) EventName() string { return EventProcessExit }
 
 // Attributes is where they are written.
 func (a ProcessExit) Attributes() *record.Attributes { return a.attributes }
+
+// ProcessExitAlikeRanks sets process.exit.alike_ranks: Of the ranks that process.exit.spared_ranks counts, those that run each under a program of the same name as the sender of the signal. There where that runs the process for its rank alone: timeout, a shell.
+func (a ProcessExit) ProcessExitAlikeRanks(v int64) { a.attributes.Int("process.exit.alike_ranks", v) }
 
 // ProcessExitChildName sets process.exit.child.name: Executable name of a child that crashed within 15 seconds before the process ended with a status of its own. It may be why.
 func (a ProcessExit) ProcessExitChildName(v string) { a.attributes.Text("process.exit.child.name", v) }
@@ -734,7 +737,7 @@ func (a ProcessExit) ProcessExitSignalName(v string) {
 	a.attributes.Text("process.exit.signal_name", v)
 }
 
-// ProcessExitSparedRanks sets process.exit.spared_ranks: Other ranks of its job on this host that nobody asked to end by a second after it. There where it had been asked to end by SIGTERM or SIGINT, or was ended by SIGHUP, SIGQUIT, SIGUSR1 or SIGUSR2, not with its container and not by its scheduler, and the host has others.
+// ProcessExitSparedRanks sets process.exit.spared_ranks: Other ranks of its job on this host that nobody asked to end by a second after it. There where it had been asked to end by SIGTERM or SIGINT, or was ended by SIGHUP, SIGQUIT, SIGUSR1 or SIGUSR2, not with its container and not by its scheduler, and the host has others. There, too, where what runs it for its rank alone ended it by SIGKILL.
 func (a ProcessExit) ProcessExitSparedRanks(v int64) {
 	a.attributes.Int("process.exit.spared_ranks", v)
 }
