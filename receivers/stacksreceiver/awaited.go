@@ -13,10 +13,11 @@ import (
 // A rank that tries something again and again sleeps for a moment each time: it never stands, and its stack
 // is another at each look. While others of its job wait for it, the frames are told that all looks at it share.
 const (
-	awaitedAfter = 3 * time.Second // that others wait
-	triesUntil   = 3               // looks in a row, until they are told
-	triesAnew    = 20              // after which it is looked whether they share more by now: it is somewhere else
-	maxChains    = 32              // stacks that are known to have these frames
+	awaitedAfter = 3 * time.Second  // that others wait
+	triesUntil   = 3                // looks in a row, until they are told
+	triesAnew    = 20               // after which it is looked whether they share more by now: it is somewhere else
+	maxChains    = 32               // stacks that are known to have these frames
+	awaitedStill = 30 * time.Second // after the start, until what was told before it is over where nobody is seen to wait
 
 	triesAtOnce = 16 // stacks that are read of a rank,
 	triesPause  = 10 * time.Second
@@ -172,11 +173,17 @@ func (w *watch) lookAtAwaited(ctx context.Context) {
 	}
 }
 
-// comes ends what was told of a rank that nobody waits for any more, or that waits with the others.
+// comes ends what was told of a rank that nobody waits for any more, or that waits with the others. After a start it takes
+// some looks until it shows who waits.
 func (w *watch) comes(ctx context.Context, f *follower) {
 	f.tries = nil
-	if f.told != nil && f.told.why == awaited {
+	switch {
+	case f.told != nil && f.told.why == awaited:
+		f.older = false
 		w.moving(ctx, f, f.leaves(w.now))
+	case f.told == nil && f.stood.why == awaited && (f.waits() || w.now.Sub(w.began) >= awaitedStill):
+		f.older, f.stood = false, stood{}
+		w.moving(ctx, f, &told{since: w.now})
 	}
 }
 

@@ -26,6 +26,13 @@ const (
 )
 
 func newRetries(t *testing.T) *retries {
+	r := retriesBefore(t)
+	r.start(t)
+	return r
+}
+
+// retriesBefore is the same before the receiver starts.
+func retriesBefore(t *testing.T) *retries {
 	r := &retries{newBench(t), t}
 	for _, pid := range []uint32{firstW, otherW} {
 		r.at(pid, func(p *fake) { p.stack, p.class = waiting(pid), waitclass.Collective })
@@ -33,7 +40,6 @@ func newRetries(t *testing.T) *retries {
 	r.at(retrier, func(p *fake) { p.class = waitclass.OwnCode })
 	r.Wants = func(one plog.LogRecord) bool { return one.Attributes().AsRaw()["process.pid"] == int64(retrier) }
 	r.Resolver.Know(rank(firstW, 0), rank(otherW, 1), rank(retrier, 5))
-	r.start(t)
 	return r
 }
 

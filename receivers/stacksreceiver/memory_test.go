@@ -7,12 +7,17 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/receiver"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/internal/pystack"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/internal/stacks"
+	"github.com/tracecoreai/tracecore/internal/unwind"
 	"github.com/tracecoreai/tracecore/internal/waitclass"
 	"github.com/tracecoreai/tracecore/receivers/internal/activity"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
 )
 
 // restart is another follower, with what was known of the process.
@@ -225,4 +230,184 @@ func TestADamagedMemoryIsNone(t *testing.T) {
 	require.Zero(t, one.asleepFor.next)
 	require.Zero(t, one.inCalls.next)
 	require.Zero(t, one.rest.Patience(start))
+}
+
+// killed lets another receiver follow on the one that is, which a SIGKILL ends, and returns what that has told last.
+func (b *bench) killed(t *testing.T, r receiver.Logs) (receiver.Logs, map[string]any) {
+	t.Helper()
+	kept := b.Host.Extensions[probereceivertest.StorageID].(*probereceivertest.Storage).Killed()
+	require.NoError(t, r.Shutdown(context.Background()))
+	last := map[string]any{}
+	for len(b.Records) > 0 {
+		last = b.Next(t).Attributes().AsRaw()
+	}
+	b.Host.Extensions[probereceivertest.StorageID] = kept
+	next := b.receiver(t, b.Sink)
+	require.NoError(t, next.Start(t.Context(), b.Host))
+	return next, last
+}
+
+// ends ends a receiver, and returns what it has told: the reason of each stack, or that the rank moves.
+func (b *bench) endsAfter(t *testing.T, r receiver.Logs) (told []any) {
+	t.Helper()
+	require.NoError(t, r.Shutdown(context.Background()))
+	for len(b.Records) > 0 {
+		one := b.Next(t)
+		if one.EventName() == "process.stack.moving" {
+			told = append(told, "moving")
+		} else if reason, is := one.Attributes().Get("process.stack.reason"); is && one.EventName() == "process.stack" {
+			told = append(told, reason.Str())
+		}
+	}
+	return told
+}
+
+// lives is a rank that began before any receiver.
+func lives(pid uint32, number int) identity.Process {
+	p := rank(pid, number)
+	p.StartTime = start.Add(-time.Hour)
+	return p
+}
+
+// A rank that tries something again and again is elsewhere at each look. What was told of it stands through a SIGKILL of the
+// agent, at whatever moment that comes, for as long as others wait for it. Who waits shows only after some looks.
+func TestWhatWasToldOfTriesStandsThroughARestart(t *testing.T) {
+	again := []*stacks.Process{loads(10, "urlopen"), loads(11, ""), loads(12, "")}
+	tries := func(r *retries, look int) { r.tries(again[look%3]) }
+	for name, tc := range map[string]struct {
+		works int                        // looks before the others wait: what is known is kept every five
+		after int                        // looks since it was told
+		then  func(r *retries, look int) // at each look since the restart
+		want  []any                      // since then
+	}{
+		"at once":                    {0, 0, tries, []any{"awaited"}},
+		"at once, at another moment": {1, 0, tries, []any{"awaited"}},
+		"at once, at a third":        {2, 0, tries, []any{"awaited"}},
+		"some looks later":           {0, 7, tries, []any{"awaited"}},
+		"it has come meanwhile": {0, 7, func(r *retries, look int) {
+			r.at(retrier, func(p *fake) { p.class = waitclass.Collective })
+			at := waiting(retrier)
+			at.Threads[0].Python[0].Line = 900 + look
+			r.tries(at)
+		}, []any{"moving"}},
+		"nobody waits any more": {0, 7, func(r *retries, look int) {
+			for _, pid := range []uint32{firstW, otherW} {
+				r.at(pid, func(p *fake) { p.class = waitclass.OwnCode })
+				r.works(pid)
+			}
+			tries(r, look)
+		}, []any{"moving"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := retriesBefore(t)
+			r.config.Storage = r.Keeps()
+			r.Resolver.Know(lives(firstW, 0), lives(otherW, 1), lives(retrier, 5))
+			one := r.receiver(t, r.Sink)
+			require.NoError(t, one.Start(t.Context(), r.Host))
+			for look := 0; r.taken() == 0; look++ {
+				require.Less(t, look, 100)
+				if look < tc.works {
+					r.works(firstW)
+					r.works(otherW)
+				}
+				tries(r, look)
+			}
+			for look := range tc.after {
+				tries(r, look)
+			}
+			next, last := r.killed(t, one)
+			require.Equal(t, "awaited", last["process.stack.reason"])
+			for look := range 40 {
+				tc.then(r, look)
+			}
+			require.Equal(t, tc.want, r.endsAfter(t, next))
+		})
+	}
+}
+
+// A rank that was told to spin is not told to be in the same call after a restart, where it spins on. Where it turns
+// out to compute, it is.
+func TestARankThatSpinsDoesSoThroughARestart(t *testing.T) {
+	for name, tc := range map[string]struct {
+		then func(p *fake)
+		want []any
+	}{
+		"it spins on":  {func(*fake) {}, []any{"spinning"}},
+		"it computes":  {func(p *fake) { p.usage.faults += 1000 }, []any{"same_call"}},
+		"it has moved": {func(p *fake) { p.place.Calls++ }, []any{"moving"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.config.Storage = b.Keeps()
+			b.Resolver.Know(lives(42, 3))
+			b.at(42, func(p *fake) {
+				p.status.State = 'R'
+				p.stack.Threads[0].Wait.Class = waitclass.OwnCode
+				p.stack.Threads[0].Native = []unwind.Frame{{Object: "/usr/bin/python3.14", Symbol: "_PyEval_EvalFrameDefault"}}
+			})
+			one := b.receiver(t, b.Sink)
+			require.NoError(t, one.Start(t.Context(), b.Host))
+			for range int(recentCalls/b.config.ScanInterval) + 1 { // its calls are known then
+				b.works(42)
+				b.looks(t, 1)
+			}
+			for looks := 0; b.Own(t, "taken", attribute.String("reason", "spinning")) == 0; looks++ {
+				require.Less(t, looks, 100)
+				b.at(42, func(p *fake) { p.stack.Threads[0].Place = p.place })
+				b.looks(t, 1)
+			}
+			next, last := b.killed(t, one)
+			require.Equal(t, "spinning", last["process.stack.reason"])
+			for range 55 {
+				b.at(42, tc.then)
+				b.looks(t, 1)
+			}
+			require.Equal(t, tc.want, b.endsAfter(t, next))
+		})
+	}
+}
+
+// A look-up of a name that fails is tried again. What was told of it stands through a restart that comes between two tries.
+func TestALookUpStandsThroughARestart(t *testing.T) {
+	lookUp, pauses := pystack.Place{Chain: 11, Calls: 1}, pystack.Place{Chain: 12, Calls: 2}
+	for name, tc := range map[string]struct {
+		tries bool // again
+		want  any
+	}{
+		"it is tried again": {true, "asleep"},
+		"it is over":        {false, "moving"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.config.Storage = b.Keeps()
+			begins := func(in pystack.Place) func(*fake) {
+				return func(p *fake) {
+					p.status.Switches, p.status.Sleeps, p.place = p.status.Switches+3, p.status.Sleeps+3, in
+				}
+			}
+			b.at(42, func(p *fake) {
+				p.class, p.stack.Threads[0].Wait.Class, p.stack.Threads[0].Place = waitclass.NameServer, waitclass.NameServer, lookUp
+			})
+			b.at(42, begins(lookUp))
+			b.Resolver.Know(lives(42, 3))
+			one := b.receiver(t, b.Sink)
+			require.NoError(t, one.Start(t.Context(), b.Host))
+			b.looks(t, 30)
+			b.at(42, begins(pauses))
+			b.looks(t, 1)
+			next, last := b.killed(t, one)
+			require.Equal(t, "asleep", last["process.stack.reason"])
+			for range 20 {
+				b.at(42, begins(pauses))
+				b.looks(t, 2)
+				if tc.tries {
+					b.at(42, begins(lookUp))
+					b.looks(t, 9)
+				} else {
+					b.at(42, func(p *fake) { p.class = waitclass.OwnCode })
+				}
+			}
+			require.Equal(t, tc.want, b.endsAfter(t, next)[0])
+		})
+	}
 }

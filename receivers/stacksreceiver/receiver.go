@@ -136,7 +136,12 @@ func (r *stacksReceiver) use(ctx context.Context, s source) error {
 			continue
 		case now := <-ticks:
 			err := w.look(ctx, now)
-			r.learned.Note(now, r.resolver, w.memory)
+			if w.news { // what is told has to be known after a SIGKILL
+				r.learned.Save(r.resolver, w.memory)
+				w.news = false
+			} else {
+				r.learned.Note(now, r.resolver, w.memory)
+			}
 			r.looked()
 			if err := judge.Judge(err); err != nil {
 				return err

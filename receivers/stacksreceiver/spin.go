@@ -23,6 +23,7 @@ import (
 const (
 	spinDoubt   = 10 * time.Second // in one call, until its compiled code is looked at
 	spinTime    = 30 * time.Second // in one call, at least
+	spinAgain   = 2 * spinTime     // until it is told for another reason, where the receiver before this one has told that it spins
 	spinSamples = 16               // looks that all found it in the interpreter alone
 	spinAsks    = 2                // of them that found it ask the clock, or the kernel for a state
 	spinFlag    = 4                // instructions of a loop that looks at a flag,

@@ -129,9 +129,9 @@ type follower struct {
 	retry     time.Duration
 	notUntil  time.Time // after a failure
 
-	older bool   // than this receiver: another may have told where it stood
-	stood uint64 // there, by its calls, and has been nowhere else since as far as is seen; 0: nobody knows, or it has
-	texts texts  // of its job
+	older bool // than this receiver: another may have told where it stood
+	stood stood
+	texts texts // of its job
 }
 
 // told is a standstill of which a record was made.
@@ -232,7 +232,7 @@ func (f *follower) judge(now time.Time, status procfs.ThreadStatus, config *Conf
 		}
 		f.rest.Goes(last, last, rested || f.atWork()) // it was in a collective, and has left it: that is a step
 	}
-	if f.older && ran && f.stood == 0 && (f.told == nil || o.moved != nil) {
+	if f.stood.ages(now); f.older && ran && f.stood.over() && (f.told == nil || o.moved != nil) {
 		f.older = false
 		if o.moved == nil {
 			o.moved = &told{since: now}
@@ -298,8 +298,12 @@ func (f *follower) still(now time.Time, where func() (pystack.Place, error)) out
 	if f.atWork() {
 		patience = min(patience, longestWait)
 	}
-	if f.told != nil && f.told.why == awaited { // else it would be told anew each time that it sleeps between two tries
-		patience = max(patience, min(2*f.asleepFor.reached(f.tries.since, 1), longestHabit))
+	if f.standsIn().why == awaited { // else it would be told anew each time that it sleeps between two tries
+		var since time.Time
+		if f.tries != nil {
+			since = f.tries.since
+		}
+		patience = max(patience, min(2*f.asleepFor.reached(since, 1), longestHabit))
 	}
 	if f.status.State == 'D' || f.peer {
 		patience = 0
@@ -317,9 +321,7 @@ func (f *follower) moves(now time.Time, config *Config, ask inquiry, slept bool)
 	place := f.read(ask.where)
 	worked := f.worked(ask.onCPU, slept)
 	if first := f.inCall.IsZero(); first || place.Calls != before.Calls || place == nowhere || worked {
-		if !first || place.Calls != f.stood {
-			f.stood = 0
-		}
+		f.stood.goes(now, place.Calls, first)
 		if was := now.Sub(f.inCall); !f.inCall.IsZero() && 2*was >= config.Patience {
 			f.inCalls.note(now, was)
 		}
@@ -356,6 +358,9 @@ func (f *follower) callPatience(now time.Time, config *Config) time.Duration {
 		if now.Sub(f.began) < recentCalls {
 			patience = time.Duration(youngCalls * float64(patience))
 		}
+	}
+	if f.stood.why == spinning && !f.spin.work { // as was told: that is found out again
+		patience = max(patience, spinAgain)
 	}
 	return max(patience, min(2*usual, longestCall))
 }
@@ -476,7 +481,7 @@ func (f *follower) knows(why reason, hash uint64) bool {
 // stands notes that a stack was read, of that place.
 func (f *follower) stands(now time.Time, why reason, hash uint64, place pystack.Place) {
 	was, known := f.told, f.knows(why, hash)
-	f.retry, f.peer = 0, false
+	f.retry, f.peer, f.stood = 0, false, stood{}
 	f.told = &told{why: why, place: place, switches: f.status.Switches, since: f.since, hash: hash, silence: f.rest.Silence, halted: f.rest.Now.State.Halted(), at: now}
 	if was == nil {
 		return

@@ -84,6 +84,7 @@ type watch struct {
 	samples    int    // in this look
 	tries      int    // in this look
 	said       string // the last problem in the log
+	news       bool   // it was told that a rank stands, or does so no more, since that was kept
 }
 
 func newWatch(r *stacksReceiver, s source) *watch {
@@ -572,6 +573,7 @@ func (w *watch) tell(ctx context.Context, c candidate, seen *stacks.Process, sin
 		}
 		budget.records.take(w.now, c.cost())
 	}
+	w.news = true
 	c.stands(w.now, c.why, hash, main.Place)
 	c.told.since, c.told.waits, c.told.names = since, steps(main.Wait.Class), main.Wait.Class == waitclass.NameServer
 	if c.why == awaited {
@@ -616,6 +618,7 @@ func (w *watch) judged(c candidate, main *stacks.Thread) bool {
 }
 
 func (w *watch) moving(ctx context.Context, f *follower, was *told) {
+	w.news = true
 	gpuask.Stands(f.PID, false)
 	if !w.config.Events.ProcessStackMoving.Enabled {
 		return

@@ -5,6 +5,7 @@ package probereceivertest
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -91,6 +92,14 @@ type Storage struct {
 
 // NewStorage makes an empty one.
 func NewStorage() *Storage { return &Storage{Client: &kept{values: map[string][]byte{}}} }
+
+// Killed is a storage with what this one has kept by now, as the next process finds it after a SIGKILL.
+func (s *Storage) Killed() *Storage {
+	k := s.Client.(*kept)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return &Storage{Client: &kept{values: maps.Clone(k.values)}}
+}
 
 // GetClient returns the client.
 func (s *Storage) GetClient(context.Context, component.Kind, component.ID, string) (storage.Client, error) {
