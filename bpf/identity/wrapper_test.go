@@ -292,7 +292,7 @@ func TestWrappersPassOnWhatEndedTheRank(t *testing.T) {
 		"bash":                   {[]string{"bash", "-c", "ulimit -c 0; sh -c 'kill -KILL $$'; rc=$?; ls / > /dev/null; exit $rc"}, 9},
 		"bash in the background": {[]string{"bash", "-c", "ulimit -c 0; sh -c 'kill -ABRT $$' & wait $!"}, 6},
 		"timeout":                {[]string{"timeout", "60", "sh", "-c", "ulimit -c 0; kill -SEGV $$"}, 11},
-		"its time is over":       {[]string{"timeout", "0.3", "sh", "-c", "sleep 600; true"}, 15},
+		"its time is over":       {[]string{"timeout", "1", "sh", "-c", "while :; do :; done"}, 15},
 		"a pipe":                 {[]string{"bash", "-o", "pipefail", "-c", "ulimit -c 0; sh -c 'kill -BUS $$' | cat; exit $?"}, 7},
 	} {
 		if _, err := exec.LookPath(tc.args[0]); err != nil {
