@@ -115,14 +115,25 @@ func (p *stackPlace) sleepsForPeers() bool {
 }
 
 // outvoted are the ranks in another call than most, as where dumps or calls tell of it: the others wait for them, and which
-// of them is right is not known. Nil where no call has a majority.
+// of them is right is not known. Nil where no call has a majority, or where one may have left that of most already.
 func outvoted(in map[string][]int, all []int) []int {
-	for _, most := range in {
-		if 2*len(most) > len(all) {
+	for call, most := range in {
+		if 2*len(most) > len(all) && !rooted(call) {
 			return besides(all, most)
 		}
 	}
 	return nil
+}
+
+// rooted reports whether a call is about one rank, the root. A rank leaves such a call as soon as its own part is done, and
+// may wait in the next one for those that are still in it. No rank leaves another collective before all have entered it.
+func rooted(call string) bool {
+	switch name := call[strings.LastIndexByte(call, '.')+1:]; name {
+	case "broadcast", "broadcast_object_list", "reduce", "gather", "gather_object", "scatter", "scatter_object_list":
+		return true
+	default:
+		return false
+	}
 }
 
 // among reports whether a rank is one of these, which are in order: there may be a hundred thousand of them.

@@ -86,6 +86,14 @@ func TestRanksThatWaitForEachOther(t *testing.T) {
 			of:  []stack{gather, gather, sum, sum, sum, sum},
 			odd: []int{0, 1}, want: "ranks 0-1 wait themselves in all_gather at train.py:40 in sync < main; ranks 2-5 wait for them in all_reduce at train.py:50 in step < main",
 		},
+		"different collectives, and most are in one that a rank leaves once its part is done": {
+			of:   []stack{waitsIn("broadcast", "train.py:45 in share"), waitsIn("broadcast", "train.py:45 in share"), sum},
+			want: "all 3 ranks wait for each other: ranks 0-1 in broadcast at train.py:45 in share, rank 2 in all_reduce at train.py:50 in step < main",
+		},
+		"different collectives, and the last one is in one that a rank leaves once its part is done": {
+			of:  []stack{sum, waitsIn("broadcast", "train.py:45 in share"), sum},
+			odd: []int{1}, want: "rank 1 waits itself in broadcast at train.py:45 in share; ranks 0, 2 wait for it in all_reduce at train.py:50 in step < main",
+		},
 		"different collectives, of two halves": {
 			of:   []stack{gather, sum, gather, sum},
 			want: "all 4 ranks wait for each other: ranks 0, 2 in all_gather at train.py:40 in sync < main, ranks 1, 3 in all_reduce at train.py:50 in step < main",
