@@ -93,6 +93,7 @@ type caller struct {
 	gpu    string // PCI address of the one that it calls for, "" not known, or severalGPUs
 	stack  stackPlace
 	end    string // how it ended, where that was told
+	ended  int64  // when that was
 	early  string // hash of a stack of which it is known what the process does, and nothing else yet
 	places []placeOf
 }
@@ -284,7 +285,7 @@ func (b *callBook) exit(c *callRecord, begun start, now int64) bool {
 	if who == nil || who.end != "" {
 		return c.stops
 	}
-	who.end = r.one(c.end)
+	who.end, who.ended = r.one(c.end), c.at
 	for _, at := range who.places {
 		p := at.comm.places[at.rank]
 		if p.at > c.at || !p.standing && c.event != eventGone {
@@ -642,9 +643,10 @@ func (b *callBook) sweep(now int64) {
 				b.leave(r, comm)
 			}
 		}
+		waited := r.standing()
 		for _, s := range r.shares {
 			for c := range s.callers {
-				if len(c.places) == 0 && c.old(now) {
+				if len(c.places) == 0 && c.old(now) && (c.end == "" || !waited) {
 					delete(s.callers, c)
 					delete(r.callers, process{c.host.Host, c.host.PID})
 					b.grow(s, -1)
@@ -668,6 +670,16 @@ func (who *caller) old(now int64) bool {
 		keep = keepCalls
 	}
 	return now-max(who.at, who.stack.At, who.stack.Doing.At) >= int64(keep)
+}
+
+// standing reports whether a living process of the run stands, by its stack: it may wait for one that has ended.
+func (r *callRun) standing() bool {
+	for _, c := range r.callers {
+		if c.end == "" && c.stack.Standing {
+			return true
+		}
+	}
+	return false
 }
 
 // stands reports whether a living process stands in it.

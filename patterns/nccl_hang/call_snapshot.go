@@ -57,6 +57,7 @@ type savedCaller struct {
 	Stack  *stackPlace          `json:"k,omitempty"`
 	Early  string               `json:"e,omitempty"`
 	End    string               `json:"x,omitempty"`
+	Ended  int64                `json:"w,omitempty"`
 }
 
 type savedComm struct {
@@ -120,7 +121,7 @@ func (r *callRun) save() savedCallRun {
 	for i, key := range keys {
 		c := r.callers[key]
 		numbers[c] = i
-		saved := savedCaller{Host: c.host, Rank: c.rank, At: c.at, State: c.state, Doing: c.doing, Unread: c.unread, GPU: c.gpu, Early: c.early, End: c.end}
+		saved := savedCaller{Host: c.host, Rank: c.rank, At: c.at, State: c.state, Doing: c.doing, Unread: c.unread, GPU: c.gpu, Early: c.early, End: c.end, Ended: c.ended}
 		if c.stack.At != 0 || c.early != "" {
 			stack := c.stack
 			saved.Stack = &stack
@@ -199,7 +200,7 @@ func (b *callBook) resume(s *savedCallRun) error {
 	for i := range s.Callers {
 		c := &s.Callers[i]
 		host = cmp.Or(host, c.Host.Host)
-		callers[i] = &caller{host: c.Host, rank: c.Rank, at: c.At, state: c.State, doing: c.Doing, unread: c.Unread, gpu: c.GPU, early: c.Early, end: c.End}
+		callers[i] = &caller{host: c.Host, rank: c.Rank, at: c.At, state: c.State, doing: c.Doing, unread: c.Unread, gpu: c.GPU, early: c.Early, end: c.End, ended: c.Ended}
 		if c.Stack != nil {
 			callers[i].stack = *c.Stack
 		}

@@ -1,6 +1,7 @@
 package ncclhang
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"iter"
@@ -28,6 +29,7 @@ type ranksByStack struct {
 	waits   []int     // in a collective, for their GPU, or for a key of the store
 	outside []int     // anywhere else
 	hidden  []int     // nobody could read where
+	ended   []int     // its process has ended, and no other one of it is known
 }
 
 // stacked groups the ranks of the run. Of several processes of a rank, as where a launcher in
@@ -35,8 +37,19 @@ type ranksByStack struct {
 // waits for no child.
 func (r *callRun) stacked() *ranksByStack {
 	s := &ranksByStack{run: r, of: make([]*caller, r.world)}
+	ended, lives := make([]*caller, r.world), make([]bool, r.world)
 	for _, c := range r.callers {
-		if c.rank < 0 || c.rank >= r.world || !c.stack.waits() && !c.stack.outside() && !c.stack.hidden() {
+		if c.rank < 0 || c.rank >= r.world {
+			continue
+		}
+		if c.end != "" {
+			if other := ended[c.rank]; other == nil || c.ended > other.ended || c.ended == other.ended && c.host.PID > other.host.PID {
+				ended[c.rank] = c
+			}
+			continue
+		}
+		lives[c.rank] = true
+		if !c.stack.waits() && !c.stack.outside() && !c.stack.hidden() {
 			continue
 		}
 		if other := s.of[c.rank]; other == nil || c.standsBefore(other) {
@@ -45,6 +58,8 @@ func (r *callRun) stacked() *ranksByStack {
 	}
 	for rank, c := range s.of {
 		switch {
+		case c == nil && ended[rank] != nil && !lives[rank]:
+			s.of[rank], s.ended = ended[rank], append(s.ended, rank)
 		case c == nil:
 		case c.stack.waits() && !c.stack.inDriver():
 			s.waits = append(s.waits, rank)
@@ -70,7 +85,7 @@ func (s *ranksByStack) store() {
 		return
 	}
 	for rank := range s.of {
-		if s.of[rank] != nil && inStore(rank) {
+		if s.of[rank] != nil && s.of[rank].end == "" && inStore(rank) {
 			s.waits = append(s.waits, rank)
 		}
 	}
@@ -98,8 +113,10 @@ func (r *callRun) byStacks(limited map[process]int64, unseen map[unseenCalls]int
 	s := r.stacked()
 	shown, why := false, ""
 	switch {
-	case len(s.waits)+len(s.outside)+len(s.hidden) < r.world:
+	case len(s.waits)+len(s.outside)+len(s.hidden)+len(s.ended) < r.world:
 		return nil
+	case len(s.ended) > 0:
+		return s.withoutEnded(now)
 	case len(s.outside) == 0 && slices.ContainsFunc(s.hidden, func(rank int) bool { return !s.of[rank].stack.backward() }):
 		return nil // those may wait with the others, or be whom they wait for
 	default:
@@ -282,6 +299,31 @@ func (s *ranksByStack) few(shown bool, now int64) *Finding {
 	if slices.ContainsFunc(outside, func(rank int) bool { return s.of[rank].stack.serves() }) {
 		f.doubt(Unsure, doubtServes)
 	}
+	return f
+}
+
+// withoutEnded finds that all ranks that live wait for ranks that have ended. One that fails ends the others: it is told by its
+// end. But who ends with status 0 before the others connect to it, or in a group that is not theirs, is waited for.
+func (s *ranksByStack) withoutEnded(now int64) *Finding {
+	if len(s.waits) == 0 || len(s.outside)+len(s.hidden) > 0 || 2*len(s.ended) > s.run.world {
+		return nil
+	}
+	last, end := s.cameLast(s.waits), ""
+	for _, rank := range s.waits {
+		if p := &s.of[rank].stack; p.Class == classGPU || p.Reason != reasonAsleep && p.Reason != reasonSameCall {
+			return nil
+		}
+	}
+	for _, rank := range s.ended {
+		last, end = max(last, s.of[rank].ended), cmp.Or(end, s.of[rank].end)
+	}
+	if at := last + int64(s.run.options.StuckWait); now < at {
+		s.run.later(at)
+		return nil
+	}
+	f := s.begin(Outside, s.waits, s.ended, now)
+	f.Does = plural(s.ended, "its process has ended: ", "their processes have ended, that of the first with ") + end
+	f.doubt(Likely, doubtStacks)
 	return f
 }
 

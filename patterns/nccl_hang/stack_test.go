@@ -1138,3 +1138,51 @@ func TestTheCallInWhichAllWaitIsSaid(t *testing.T) {
 		})
 	}
 }
+
+// TestRanksThatWaitForOneThatHasEnded: it ended with status 0 while they waited for it, as one that leaves before the group is
+// made. Nobody dies of that, and nothing else tells. While a process of its lives, or one of the others goes on, it may come.
+func TestRanksThatWaitForOneThatHasEnded(t *testing.T) {
+	status0 := map[string]any{"process.exit.code": 0, "process.exit.signal": 0}
+	same := inCollective
+	same.reason = "same_call" // it polls its store
+	for name, tc := range map[string]struct {
+		calls func(*calls)
+		told  bool
+	}{
+		"it alone": {func(c *calls) {}, true},
+		"another process of its rank lives": {func(c *calls) {
+			c.record(eventMoving, comm{}, 5, func(a pcommon.Map) { a.PutInt("process.pid", 2000) })
+		}, false},
+		"one of the others goes on":       {func(c *calls) { c.record(eventMoving, comm{}, 3, nil) }, false},
+		"one of the others stands nearby": {func(c *calls) { c.stand(inLock, 3) }, false},
+		"one of the others is not read":   {func(c *calls) { c.stand(nowhere, 3) }, false},
+		"one of the others waits for its GPU": {func(c *calls) {
+			c.stand(gpuAsleep, 3)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &standingJob{newCalls(8), newJoin(DefaultOptions)}
+			require.Empty(t, s.next(t, 0, func(c *calls) { c.record(eventMoving, comm{}, 5, nil) }))
+			require.Empty(t, s.next(t, time.Second, func(c *calls) { c.stand(same, 0).stand(inCollective, but(8, 0, 5)...) }))
+			require.Empty(t, s.next(t, 10*time.Second, func(c *calls) { c.ends(eventExit, status0, 5) }))
+			tc.calls(s.calls)
+			s.Add(s.list, s.at)
+			require.Empty(t, findings(s.Advance(s.at.Add(59*time.Second))))
+			told := findings(s.Advance(s.at.Add(61 * time.Second)))
+			if !tc.told {
+				for _, f := range told {
+					require.NotContains(t, f.Does, "has ended")
+				}
+				return
+			}
+			require.Len(t, told, 1)
+			require.Equal(t, []int{5}, told[0].Culprits)
+			require.Equal(t, "its process has ended: exit status 0", told[0].Does)
+			require.Equal(t, int64(1005), int64(told[0].Host.PID))
+			require.Empty(t, s.next(t, 20*time.Minute, func(c *calls) { c.record(eventMoving, comm{}, 9, nil) }), "it is not forgotten while they wait")
+			rounds := s.next(t, time.Second, func(c *calls) { c.record(eventMoving, comm{}, 2, nil) })
+			require.Len(t, rounds, 1)
+			require.Len(t, rounds[0].Cleared, 1, "the others go on without it")
+		})
+	}
+}
