@@ -643,10 +643,10 @@ func (b *callBook) sweep(now int64) {
 				b.leave(r, comm)
 			}
 		}
-		waited := r.standing()
+		waited := r.mayWaitForEnded()
 		for _, s := range r.shares {
 			for c := range s.callers {
-				if len(c.places) == 0 && c.old(now) && (c.end == "" || !waited) {
+				if len(c.places) == 0 && c.old(now) && !waited {
 					delete(s.callers, c)
 					delete(r.callers, process{c.host.Host, c.host.PID})
 					b.grow(s, -1)
@@ -672,14 +672,14 @@ func (who *caller) old(now int64) bool {
 	return now-max(who.at, who.stack.At, who.stack.Doing.At) >= int64(keep)
 }
 
-// standing reports whether a living process of the run stands, by its stack: it may wait for one that has ended.
-func (r *callRun) standing() bool {
+// mayWaitForEnded reports whether a living process of the run stands, by its stack, and another one has ended: then it counts
+// which ranks have another process.
+func (r *callRun) mayWaitForEnded() bool {
+	stands, ended := false, false
 	for _, c := range r.callers {
-		if c.end == "" && c.stack.Standing {
-			return true
-		}
+		stands, ended = stands || c.end == "" && c.stack.Standing, ended || c.end != ""
 	}
-	return false
+	return stands && ended
 }
 
 // stands reports whether a living process stands in it.

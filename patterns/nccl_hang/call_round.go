@@ -38,6 +38,9 @@ func (j *Join) calledRound(r *callRun, now int64) (round Round) {
 	r.stalls = j.book.Job(r.name)
 	f := r.analyse(j.calls.limited, j.calls.unseen, now)
 	f.doubtUnseen(r, j.calls.unseen)
+	if f != nil && f.ended && slices.ContainsFunc(f.Culprits, func(rank int) bool { return j.starts.Again(jobOf(r.job, r.domain), r.begun, rank) }) {
+		f = nil // it lives as another process: a launcher has left it, or it was started again alone
+	}
 	r.pending = 0
 	if f == nil {
 		if r.told != nil && !r.told.gone(r) {

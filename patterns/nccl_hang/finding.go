@@ -129,6 +129,7 @@ type Finding struct {
 	Held    []int     // ranks that they single out
 	Alive   []int     // of NoDump, those whose sockets stall: they live
 	Ended   []int     // of NoDump, those whose process had ended
+	ended   bool      // the processes of the culprits have ended, and stacks say that the others wait
 	Stalls  string    // all that in words
 	rank    int       // the first culprit, -1 for none
 

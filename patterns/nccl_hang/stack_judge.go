@@ -317,12 +317,12 @@ func (s *ranksByStack) withoutEnded(now int64) *Finding {
 	for _, rank := range s.ended {
 		last, end = max(last, s.of[rank].ended), cmp.Or(end, s.of[rank].end)
 	}
-	if at := last + int64(s.run.options.StuckWait); now < at {
+	if at := last + int64(s.run.options.Stopped); now < at {
 		s.run.later(at)
 		return nil
 	}
 	f := s.begin(Outside, s.waits, s.ended, now)
-	f.Does = plural(s.ended, "its process has ended: ", "their processes have ended, that of the first with ") + end
+	f.ended, f.Does = true, plural(s.ended, "its process has ended: ", "their processes have ended, that of the first with ")+end
 	f.doubt(Likely, doubtStacks)
 	return f
 }

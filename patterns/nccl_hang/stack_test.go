@@ -1153,6 +1153,13 @@ func TestRanksThatWaitForOneThatHasEnded(t *testing.T) {
 		"another process of its rank lives": {func(c *calls) {
 			c.record(eventMoving, comm{}, 5, func(a pcommon.Map) { a.PutInt("process.pid", 2000) })
 		}, false},
+		"it lives as another process, which its launcher has left": {func(c *calls) {
+			c.record(eventStart, comm{}, 5, func(a pcommon.Map) {
+				a.PutInt("process.pid", 2000)
+				a.PutInt("gen_ai.training.rank_pid", 2000)
+				a.PutInt("gen_ai.training.rank_start_unix_nano", c.at.UnixNano())
+			})
+		}, false},
 		"one of the others goes on":       {func(c *calls) { c.record(eventMoving, comm{}, 3, nil) }, false},
 		"one of the others stands nearby": {func(c *calls) { c.stand(inLock, 3) }, false},
 		"one of the others is not read":   {func(c *calls) { c.stand(nowhere, 3) }, false},
@@ -1167,8 +1174,8 @@ func TestRanksThatWaitForOneThatHasEnded(t *testing.T) {
 			require.Empty(t, s.next(t, 10*time.Second, func(c *calls) { c.ends(eventExit, status0, 5) }))
 			tc.calls(s.calls)
 			s.Add(s.list, s.at)
-			require.Empty(t, findings(s.Advance(s.at.Add(59*time.Second))))
-			told := findings(s.Advance(s.at.Add(61 * time.Second)))
+			require.Empty(t, findings(s.Advance(s.at.Add(119*time.Second))))
+			told := findings(s.Advance(s.at.Add(121 * time.Second)))
 			if !tc.told {
 				for _, f := range told {
 					require.NotContains(t, f.Does, "has ended")

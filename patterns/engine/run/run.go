@@ -245,6 +245,16 @@ func (b *Book) Process(of Job, id string, rank int) (Process, bool) {
 	return p, ok
 }
 
+// Again reports whether a rank of a run has a process in a later one.
+func (b *Book) Again(of Job, id string, rank int) bool {
+	j := b.find(of)
+	if j == nil {
+		return false
+	}
+	at := j.index(id)
+	return at >= 0 && slices.ContainsFunc(j.runs[at+1:], func(r *Run) bool { _, has := r.Ranks[rank]; return has })
+}
+
 // Left is a rank that ran on a machine which was booted again since: nobody saw its end.
 type Left struct {
 	Of   Job
