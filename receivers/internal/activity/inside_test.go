@@ -455,6 +455,28 @@ func TestAThreadThatPollsIsNotStarved(t *testing.T) {
 	}
 }
 
+// A turn of a thread that polls may count as long, as where the machine is paused meanwhile. It computes where the next one is, too.
+func TestAThreadThatPollsMayHaveALongTurn(t *testing.T) {
+	tree := newTree(t)
+	l := newLooks(tree, tree.add("S", 250, 125))
+	tree.main(0, 5, "202 0x1 0x2", "futex_do_wait")
+	ran, delayed, sleeps := time.Duration(0), time.Duration(0), uint64(50)
+	starved := func(turns time.Duration) float64 {
+		ran, delayed, sleeps = ran+turns, delayed+900*time.Millisecond, sleeps+3
+		tree.write("42/task/43/schedstat", fmt.Sprintf("%d %d 1", 1+ran, delayed))
+		tree.write("42/task/43/status", status("S", sleeps, sleeps))
+		return l.look().Inside.Starved
+	}
+	starved(0)
+	for range 3 {
+		require.Zero(t, starved(100*time.Microsecond), "it polls")
+		require.Zero(t, starved(4*time.Millisecond), "and had one long turn")
+	}
+	require.Zero(t, starved(100*time.Microsecond))
+	require.Zero(t, starved(4*time.Millisecond))
+	require.InDelta(t, 0.9, starved(4*time.Millisecond), 0.001, "it computes")
+}
+
 // Of several threads that poll, each has a turn now and then: then a rank that rests is told to.
 func TestThreadsThatPollAndHaveTurns(t *testing.T) {
 	tree := newTree(t)

@@ -21,6 +21,7 @@ type turns struct {
 	onFile bool                // it slept on a file when it was seen asleep last, or in a page fault
 
 	parked int // looks in a row at which it could run all the time, polls, and had no turn
+	worked int // looks in a row at which it had a turn that was no rest
 
 	cpu, system time.Duration // of a process with NCCL; 0 not read
 }
@@ -35,10 +36,20 @@ func (t *turns) woken(before *turns) bool {
 	return t.read() && before.read() && t.status.Woken(before.status)
 }
 
+// turnsOfWork is at how many looks in a row a thread that polls has run for longer until it is taken to do something else. One
+// look shows little of a thread that seldom gets a CPU: a turn in which the machine itself was paused counts as run.
+const turnsOfWork = 2
+
 // learn notes whether a thread polls. What it did in its last turn it does until it has the next.
 func (t *turns) learn(before *turns) {
-	if t.polls = before.polls; t.status.Switches != before.status.Switches {
-		t.polls = t.rested(before)
+	t.polls, t.worked = before.polls, before.worked
+	switch {
+	case t.status.Switches == before.status.Switches:
+	case t.rested(before):
+		t.polls, t.worked = true, 0
+	default:
+		t.worked++
+		t.polls = t.polls && t.worked < turnsOfWork
 	}
 }
 
