@@ -1185,7 +1185,7 @@ func TestRanksThatWaitForOneThatHasEnded(t *testing.T) {
 			require.Len(t, told, 1)
 			require.Equal(t, []int{5}, told[0].Culprits)
 			require.Equal(t, "its process has ended: exit status 0", told[0].Does)
-			require.Equal(t, int64(1005), int64(told[0].Host.PID))
+			require.Equal(t, int64(1005), told[0].Host.PID)
 			require.Empty(t, s.next(t, 20*time.Minute, func(c *calls) { c.record(eventMoving, comm{}, 9, nil) }), "it is not forgotten while they wait")
 			rounds := s.next(t, time.Second, func(c *calls) { c.record(eventMoving, comm{}, 2, nil) })
 			require.Len(t, rounds, 1)
