@@ -105,7 +105,7 @@ func (t *trial) stoppedMeanwhile() (int, error) {
 		return running, err
 	}
 	time.Sleep(time.Duration(t.chance.Int64N(int64(3 * time.Second))))
-	if err := t.agent.again(); err != nil {
+	if err := t.agentAgain(); err != nil {
 		return running, err
 	}
 	time.Sleep(t.seconds(5, 9))

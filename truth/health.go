@@ -83,7 +83,7 @@ func health() []kind {
 		{name: "two jobs", cause: "another job trains on the same hosts and ends", do: (*trial).neighbour},
 		{name: "agent restarted", host: true, cause: "the agent is killed and started while the job trains", do: func(t *trial) (int, error) {
 			t.begin()
-			if err := t.agent.again(); err != nil {
+			if err := t.agentAgain(); err != nil {
 				return running, err
 			}
 			time.Sleep(t.seconds(5, 9))

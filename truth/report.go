@@ -200,7 +200,7 @@ compares what it prints with what was done.
 | and the line of code, where one is to be told | %s |
 | wrong statements beside a fault | %d |
 | faults told as more than one incident | %d |
-| from fault to right statement: median, p99, worst (s) | %s |
+| from fault to right statement, without the time in which no agent runs or one starts: median, p99, worst (s) | %s |
 | told to be over within 15 s of its end | %s |
 | healthy trials | %d |
 | hours of jobs that trained or paused in health, all jobs together | %.2f |

@@ -71,6 +71,14 @@ type trial struct {
 // begin notes that the fault is there from now on.
 func (t *trial) begin() { t.truth.Began = time.Now() }
 
+// agentAgain kills the agent and starts it, and notes for how long nothing could be told.
+func (t *trial) agentAgain() error {
+	from := time.Now()
+	err := t.agent.again()
+	t.truth.Away = append(t.truth.Away, judge.Span{From: from, To: time.Now()})
+	return err
+}
+
 // seconds is a random time.
 func (t *trial) seconds(from, to int) time.Duration {
 	return time.Duration(from)*time.Second + time.Duration(t.chance.Int64N(int64(time.Duration(to-from)*time.Second)))

@@ -84,8 +84,28 @@ func (a *Answer) names(l *Line) bool {
 type Truth struct {
 	Began  time.Time
 	Healed time.Time // zero when nothing heals it
+	Away   []Span    // no agent ran, or one started: nothing could be told
 	Right  []Answer  // none for a healthy trial
 	Also   []Answer  // neither right nor wrong: true statements beside the point
+}
+
+// Span is a time between two.
+type Span struct{ From, To time.Time }
+
+// after is how long it took to tell something at that time. The time in which no agent could does not count.
+func (t *Truth) after(at time.Time) time.Duration {
+	took := at.Sub(t.Began)
+	for _, s := range t.Away {
+		from, to := s.From, s.To
+		if from.Before(t.Began) {
+			from = t.Began
+		}
+		if to.After(at) {
+			to = at
+		}
+		took -= max(0, to.Sub(from))
+	}
+	return took
 }
 
 // Has reports whether a line is about the trial: the pattern and the culprit of an answer.
@@ -141,7 +161,7 @@ func Judge(truth Truth, lines []Line) Outcome {
 				right = append(right, l.ID)
 			}
 			if !o.Cause && slices.ContainsFunc(truth.Right, func(a Answer) bool { return a.names(l) && l.says(a.Says) }) {
-				o.Cause, o.First = true, l.At.Sub(truth.Began)
+				o.Cause, o.First = true, truth.after(l.At)
 			}
 			o.Line = o.Line || slices.ContainsFunc(truth.Right, func(a Answer) bool { return a.At != nil && a.names(l) && l.says(a.Says) && l.says(a.At) })
 		case slices.ContainsFunc(truth.Also, func(a Answer) bool { return a.names(l) }):

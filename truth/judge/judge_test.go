@@ -73,6 +73,27 @@ func TestAnotherCulpritIsWrong(t *testing.T) {
 	}
 }
 
+// TestTimeWithoutAnAgentIsNotCounted: as far as it lies between the fault and what is told of it.
+func TestTimeWithoutAnAgentIsNotCounted(t *testing.T) {
+	at := func(from, to time.Duration) Span { return Span{began.Add(from), began.Add(to)} }
+	for name, tc := range map[string]struct {
+		away []Span
+		want time.Duration
+	}{
+		"always one":           {nil, 6 * time.Second},
+		"between":              {[]Span{at(2*time.Second, 5*time.Second)}, 3 * time.Second},
+		"since before":         {[]Span{at(-2*time.Second, 1*time.Second)}, 5 * time.Second},
+		"told before it is up": {[]Span{at(5*time.Second, 8*time.Second)}, 5 * time.Second},
+		"before and after":     {[]Span{at(-5*time.Second, -2*time.Second), at(7*time.Second, 9*time.Second)}, 6 * time.Second},
+		"twice":                {[]Span{at(1*time.Second, 2*time.Second), at(3*time.Second, 4*time.Second)}, 4 * time.Second},
+	} {
+		truth := stopped("2")
+		truth.Away = tc.away
+		o := Judge(truth, []Line{line(6*time.Second, "a", "root_cause", "open", "error", "2", "stopped")})
+		require.Equal(t, tc.want, o.First, name)
+	}
+}
+
 func TestInformationAndSymptomsAccuseNobody(t *testing.T) {
 	o := Judge(Truth{Began: began}, []Line{
 		line(1, "a", "root_cause", "open", "info", "0", "the job waits for rank 0, which writes"),
