@@ -3,6 +3,7 @@ package socketstall
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -22,6 +23,7 @@ type Doing struct {
 	Channel  string   `json:"c,omitempty"`  // function of the kernel in which it does
 	File     string   `json:"f,omitempty"`  // that the call is about
 	Pauses   bool     `json:"p,omitempty"`  // its main thread sleeps until a time comes, and waits for nobody
+	Awaits   string   `json:"aw,omitempty"` // address of the process of no rank for whose answer it waits
 	Child    string   `json:"n,omitempty"`  // the one that uses most CPU, or that holds a resting rank up
 	ChildPID int64    `json:"i,omitempty"`  //
 	Held     Held     `json:"hc,omitzero"`  // how that child holds it up
@@ -79,6 +81,9 @@ func DoingOf(a pcommon.Map, time int64) Doing {
 		Syscall: Text(a, "nccl.rank.syscall"), Channel: Text(a, "nccl.rank.wait_channel"), File: Text(a, "nccl.rank.file"), Child: Text(a, "nccl.rank.child_name"),
 	}
 	d.Pauses = flag(a, "nccl.rank.pauses")
+	if at, err := netip.ParseAddrPort(Text(a, "nccl.rank.awaits")); err == nil {
+		d.Awaits = at.String()
+	}
 	d.Stopper = stopperOf(a)
 	d.Traced = d.Stopper != "" && byDebugger(a)
 	d.Held, d.Thread = heldOf(a), threadOf(a)
@@ -207,6 +212,15 @@ func (h *Held) where() string {
 		where += ", " + h.Channel
 	}
 	return where
+}
+
+// Asks says for whose answer its main thread waits, a process that is no rank of the job; "" where it does not, or something else
+// holds it up.
+func (d *Doing) Asks() string {
+	if d.Awaits == "" || d.Activity != Idle || d.Waits() != "" || d.Thread.TID != 0 {
+		return ""
+	}
+	return "it waits for an answer of the process at " + d.Awaits + ", no rank of the job"
 }
 
 // Pauses reports whether the main thread of a rank sleeps until a time comes, and nothing else of it goes on, or is held: it waits

@@ -20,7 +20,7 @@ var Attributes = []string{
 	"nccl.socket.last_sent_age_ns", "nccl.socket.last_received_age_ns", "nccl.socket.receive_queue_bytes", "nccl.socket.error",
 	"nccl.socket.sent_bytes", "nccl.socket.unacked_bytes", "nccl.socket.received_bytes", "nccl.peer.received_bytes",
 	"nccl.rank.last_sent_age_ns", "nccl.rank.last_received_age_ns", "nccl.rank.state", "nccl.rank.activity", "nccl.rank.silence", "nccl.rank.tick_ns", "nccl.rank.usual_phase_ns", "nccl.rank.watched_ns", "nccl.socket.watched_ns",
-	"nccl.rank.syscall", "nccl.rank.wait_channel", "nccl.rank.file", "nccl.rank.pauses", "nccl.rank.child_name", "nccl.rank.child_pid", "nccl.rank.tree",
+	"nccl.rank.syscall", "nccl.rank.wait_channel", "nccl.rank.file", "nccl.rank.pauses", "nccl.rank.awaits", "nccl.rank.child_name", "nccl.rank.child_pid", "nccl.rank.tree",
 	"nccl.rank.thread_id", "nccl.rank.thread_syscall", "nccl.rank.thread_wait_channel", "nccl.rank.thread_file",
 	"nccl.rank.child_state", "nccl.rank.child_awaited", "nccl.rank.child_syscall", "nccl.rank.child_wait_channel", "nccl.rank.child_file",
 	"nccl.rank.cpu_limit_cgroup", "nccl.rank.cpu_limit_millicores", "nccl.rank.cpu_throttled_percent", "nccl.rank.cpu_pressure_percent",

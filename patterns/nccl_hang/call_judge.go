@@ -37,6 +37,9 @@ const (
 	// outsideWait is how long a rank may wait for a process that is none. Pattern nccl_socket_stall has the same by its
 	// parameter of that name, and tells it.
 	outsideWait = int64(10 * time.Minute)
+	// answerWait is how long a rank may wait for the answer of a process that is none, and be information: a service may compute.
+	// It is unwatched of pattern nccl_socket_stall.
+	answerWait = time.Minute
 	// resumedSpeak is how long after a restart the receivers are waited for: that of stacks says after 3 s which
 	// ranks go on (receivers/stacksreceiver/README.md), and its record comes in the next round.
 	resumedSpeak = int64(5 * time.Second)

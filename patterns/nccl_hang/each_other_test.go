@@ -332,6 +332,47 @@ func TestARankThatWaitsForAProcessOfNoRank(t *testing.T) {
 	}
 }
 
+// TestARankThatWaitsForAnAnswerIsInformationForAMinute: a service that it asked may compute. Then it is to blame.
+func TestARankThatWaitsForAnAnswerIsInformationForAMinute(t *testing.T) {
+	for name, service := range map[string]string{"of a service": "10.0.0.9:8000", "of nobody": "", "of what is no address": "the other ranks"} {
+		t.Run(name, func(t *testing.T) {
+			asks := inLock
+			asks.class, asks.function = "network", "do_poll"
+			s := &standingJob{newCalls(4), newJoin(DefaultOptions)}
+			tell := func(c *calls) {
+				c.stalled("overdue", but(4)...)
+				c.record(socketstall.Event, comm{}, 2, func(a pcommon.Map) {
+					for key, text := range map[string]string{
+						"nccl.socket.cause": "waiting", "nccl.socket.direction": "receive", "nccl.socket.kind": "gloo", "nccl.socket.stall.id": "asks", "nccl.rank.silence": "overdue",
+						"nccl.rank.activity": "idle", "nccl.rank.state": "sleeping", "nccl.rank.syscall": "poll", "nccl.rank.awaits": service,
+					} {
+						a.PutStr(key, text)
+					}
+					a.PutInt("nccl.socket.stall.age_ns", int64(4*time.Second))
+				})
+			}
+			rounds := s.next(t, time.Second, func(c *calls) { tell(c.stand(inCollective, but(4, 2)...).stand(asks, 2)) })
+			var kinds []Kind
+			for after := 0; after < 90 && len(kinds) < 2; after += 10 {
+				for _, r := range rounds {
+					for _, f := range r.Findings {
+						if len(kinds) == 0 || kinds[len(kinds)-1] != f.Kind {
+							kinds = append(kinds, f.Kind)
+						}
+						require.Equal(t, service == "10.0.0.9:8000", f.Does == "it waits for an answer of the process at 10.0.0.9:8000, no rank of the job", f.Does)
+					}
+				}
+				rounds = s.next(t, 10*time.Second, tell)
+			}
+			if service == "10.0.0.9:8000" {
+				require.Equal(t, []Kind{OutsideWorks, Outside}, kinds)
+			} else {
+				require.Equal(t, []Kind{Outside}, kinds)
+			}
+		})
+	}
+}
+
 // BenchmarkRanksThatWaitForEachOther judges a job of 131,072 ranks in sends and receives: one circle by their stacks.
 func BenchmarkRanksThatWaitForEachOther(b *testing.B) {
 	const world = 131_072

@@ -167,7 +167,7 @@ func (s *ranksByStack) begin(kind Kind, waits, culprits []int, now int64) *Findi
 	slices.Sort(f.Affected)
 	if len(culprits) > 0 {
 		first := s.of[culprits[0]]
-		f.rank, f.Host, f.Does = culprits[0], first.host, first.stack.words()
+		f.rank, f.Host, f.Does = culprits[0], first.host, cmp.Or(s.asks(culprits[0], now), first.stack.words())
 		if len(culprits) > 1 && f.Does != "" {
 			f.Does = "of rank " + strconv.Itoa(f.rank) + ", " + f.Does
 		}
@@ -224,9 +224,26 @@ func (s *ranksByStack) does(now int64) doings {
 		if (does == acting || does == untold) && s.run.overdue(s.of[rank], now) {
 			does = stuck
 		}
+		if at := s.of[rank].stack.Since + int64(answerWait); does == stuck && now < at && s.asks(rank, now) != "" {
+			does = working
+			s.run.laterIf(at, now)
+		}
 		worst = min(worst, does)
 	}
 	return worst
+}
+
+// asks says for whose answer a rank waits, by its sockets: a process that is no rank of the job, and may work in health.
+func (s *ranksByStack) asks(rank int, now int64) string {
+	who := s.of[rank]
+	if s.run.stalls == nil || who.stack.Reason != reasonAsleep || who.stack.State.Halted() {
+		return ""
+	}
+	p := s.run.stalls.Processes[socketstall.ProcessKey(who.host.Host, who.host.PID)]
+	if p == nil || p.Doing.At < who.stack.Since || !p.OpenAt(now) {
+		return ""
+	}
+	return p.Doing.Asks()
 }
 
 // overdue reports whether the sockets of a rank that sleeps say so. They learn its pauses from the data that it

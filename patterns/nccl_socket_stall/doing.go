@@ -111,6 +111,9 @@ func doing(p *socketstall.Process) string {
 	case socketstall.Starved:
 		return starved(p) + heldBack(d) + loop
 	}
+	if d.Asks() != "" {
+		return d.Asks()
+	}
 	text := "its main thread is " + asleep(p) + ", at 0 % CPU"
 	switch waits := d.Waits(); {
 	case waits != "" && d.Held.Awaited:

@@ -140,7 +140,7 @@ func (g *graph) margin(key string) (by, off int64, next string) {
 // tie names nobody where several ranks fell silent at once, as far as the clocks tell, and nothing else says which
 // of them the others wait for.
 func (g *graph) tie(c *conclusion) *conclusion {
-	if c == nil || c.Held != heldSilent || c.Certain || c.Fact != nil && !c.Fact.outlived(subjectOf(g.procs[c.Culprit], g.j.stalls)) {
+	if c == nil || c.Held != heldSilent || c.Certain || g.procs[c.Culprit].Doing.Asks() != "" || c.Fact != nil && !c.Fact.outlived(subjectOf(g.procs[c.Culprit], g.j.stalls)) {
 		return c
 	}
 	tied := g.tied(c.Culprit)
@@ -217,7 +217,8 @@ func (g *graph) firstOf(key string, fs *facts) string {
 	tied := g.tied(key)
 	held := slices.DeleteFunc(slices.Clone(tied), func(key string) bool { return !g.held(key, fs) })
 	working := slices.DeleteFunc(slices.Clone(tied), func(key string) bool { return !g.procs[key].Doing.Progress() })
-	for _, only := range [][]string{held, working, g.owing(tied)} {
+	asking := slices.DeleteFunc(slices.Clone(tied), func(key string) bool { return g.procs[key].Doing.Asks() == "" })
+	for _, only := range [][]string{held, working, asking, g.owing(tied)} {
 		if len(only) == 1 {
 			return only[0]
 		}

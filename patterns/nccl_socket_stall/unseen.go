@@ -94,7 +94,7 @@ func (d *detector) health(g *graph, c *conclusion) int64 {
 	switch {
 	case c.Held == heldOutside:
 		return g.onset + int64(d.outside)
-	case g.mayWork(c, &d.facts):
+	case c.Held == heldSilent && g.procs[c.Culprit].Doing.Asks() != "", g.mayWork(c, &d.facts):
 		return g.onset + int64(d.unwatched)
 	}
 	return 0

@@ -130,6 +130,9 @@ func putProcess(a metadata.ProcessAttributes, r *stall.RankFacts) {
 	record.NotNegative(a.NcclRankLastSentAgeNs, r.LastSentAge)
 	record.NotNegative(a.NcclRankLastReceivedAgeNs, r.LastReceivedAge)
 	record.NotZero(a.NcclRankTickNs, r.Tick.Nanoseconds())
+	if r.Awaits.IsValid() {
+		a.NcclRankAwaits(r.Awaits.String())
+	}
 	record.NotNegative(a.NcclRankUsualPhaseNs, r.UsualPhase)
 	record.NotNegative(a.NcclRankWatchedNs, r.Watched)
 	if r.CPUShare >= 0 {

@@ -43,6 +43,7 @@ func full() stall.Event {
 		ID: "00c0ffee00c0ffee", Time: start, Cause: socketstall.NotReading, Direction: socketstall.Receive, Kind: socketstall.Data, Process: p, Age: 2500 * time.Millisecond,
 		Socket: s, Count: 16, Errno: 110, PeerRank: 2, PeerReceived: 4096,
 		Rank: stall.RankFacts{LastSentAge: time.Second, LastReceivedAge: 2 * time.Second, Tick: 4 * time.Millisecond, CPUShare: 1.25, MainCPUShare: 0.25, State: socketstall.Stopped, UsualPhase: time.Minute,
+			Awaits:   netip.MustParseAddrPort("10.0.0.9:8000"),
 			Activity: socketstall.Idle, Rest: 2 * time.Second, Watched: time.Hour, Silence: socketstall.Overdue, Inside: &stall.Inside{
 				Compared: true, Pauses: true, Busiest: stall.Child{PID: 77, Comm: "pt_data_worker", Share: 0.1}, Tree: []uint32{77, 78}, Syscall: "futex", Channel: "futex_do_wait",
 				Limit: stall.CPULimit{Cgroup: "/pod/c", Cores: 1.5, Throttled: 0.871}, Pressure: 64.9,

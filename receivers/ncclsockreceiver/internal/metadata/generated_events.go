@@ -66,7 +66,7 @@ type NcclSocketStall struct {
 
 // NcclSocketStall begins a record.
 func (b *LogsBuilder) NcclSocketStall(head record.Head) NcclSocketStall {
-	return NcclSocketStallOn(b.Begin(EventNcclSocketStall, 83, head))
+	return NcclSocketStallOn(b.Begin(EventNcclSocketStall, 84, head))
 }
 
 // NcclSocketStallOn writes the attributes there.
@@ -102,7 +102,7 @@ type NcclSocketStallEnd struct {
 
 // NcclSocketStallEnd begins a record.
 func (b *LogsBuilder) NcclSocketStallEnd(head record.Head) NcclSocketStallEnd {
-	return NcclSocketStallEndOn(b.Begin(EventNcclSocketStallEnd, 73, head))
+	return NcclSocketStallEndOn(b.Begin(EventNcclSocketStallEnd, 74, head))
 }
 
 // NcclSocketStallEndOn writes the attributes there.
@@ -198,6 +198,9 @@ func ProcessAttributesOn(attributes *record.Attributes) ProcessAttributes {
 
 // Process returns the writer of the group; each event of the group has this method.
 func (a ProcessAttributes) Process() ProcessAttributes { return a }
+
+// NcclRankAwaits sets nccl.rank.awaits: Address of the process that is no rank of its job, and for whose answer its main thread waits: what it sent there last, over a connection that is none of the job's, was not answered yet. Absent where it waits for none, as far as is known.
+func (a ProcessAttributes) NcclRankAwaits(v string) { a.attributes.Text("nccl.rank.awaits", v) }
 
 // NcclRankCPULimitCgroup sets nccl.rank.cpu_limit_cgroup: The cgroup whose CPU limit held the rank back, its own or one above it.
 func (a ProcessAttributes) NcclRankCPULimitCgroup(v string) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
+	"github.com/tracecoreai/tracecore/bpf/ncclsock"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 	"github.com/tracecoreai/tracecore/receivers/internal/activity"
 )
@@ -73,6 +74,7 @@ func (rs ranks) look(seen []*socket, c *clock) {
 		case s.kind == socketstall.Bootstrap, s.kind == socketstall.Proxy:
 			s.rank.communicates = true
 		case s.kind == socketstall.Other:
+			s.rank.ask(s)
 			s.rank.elsewhere += s.change.sent + s.change.received
 		}
 		if since, is := s.unread(); is && s.kind != socketstall.Other {
@@ -115,6 +117,7 @@ type rank struct {
 	movedNow      bool
 	lastSent      time.Duration // ages of this snapshot; negative: never
 	lastReceived  time.Duration
+	request       *socket       // none of the job's, on which it waits for an answer; of several the one that it used last
 	asked         time.Duration // age of what it last sent to a rank of its job, and
 	askedOutside  time.Duration // to a process of this node that is none: both by Gloo
 	collectiveNow bool          // it has collective sockets
@@ -164,7 +167,7 @@ func (r *rank) begin(p Process, c *clock) {
 	r.now, r.round, r.tick, r.gives, r.takes = p, c.round, c.tick, false, false
 	r.undecided, r.elsewhere, r.standing = false, 0, forever
 	r.movedNow, r.collectiveNow, r.lastSent, r.lastReceived = false, false, Unknown, Unknown
-	r.asked, r.askedOutside = Unknown, Unknown
+	r.asked, r.askedOutside, r.request = Unknown, Unknown, nil
 }
 
 // look takes what a collective socket of the rank says.
@@ -195,6 +198,37 @@ func (r *rank) waitsOutside() bool {
 	return r.askedOutside >= 0 && (r.asked < 0 || r.askedOutside-r.asked <= r.tick) && !r.job.beyond()
 }
 
+// ask takes a socket of the rank that is none of its job's: something was sent on it, has arrived, and was not answered.
+func (r *rank) ask(s *socket) {
+	n := &s.now
+	if n.State != ncclsock.Established || n.LastSentAge < 0 || n.ReceiveQueueBytes > 0 || outgoing(n) > 0 ||
+		n.LastReceivedAge >= 0 && n.LastReceivedAge-n.LastSentAge <= r.tick {
+		return
+	}
+	if r.request == nil || n.LastSentAge < r.request.now.LastSentAge {
+		r.request = s
+	}
+}
+
+// forAnswers are the system calls in which a thread waits for data of a socket.
+var forAnswers = map[string]bool{
+	"read": true, "readv": true, "recvfrom": true, "recvmsg": true, "poll": true, "ppoll": true, "select": true, "pselect6": true,
+	"epoll_wait": true, "epoll_pwait": true, "epoll_pwait2": true,
+}
+
+// awaits is the process of no rank for whose answer the main thread of the rank waits: it sleeps for the data of some socket,
+// and has asked that one since it fell silent. Not valid for none.
+func (r *rank) awaits(now time.Duration) (none netip.AddrPort) {
+	in := r.work.inside
+	if r.request == nil || in == nil || in.Pauses || !forAnswers[in.Syscall] {
+		return none
+	}
+	if silent := now - max(r.job.moved, r.moved); r.request.now.LastSentAge > silent+time.Second {
+		return none
+	}
+	return r.request.now.Remote
+}
+
 // halted reports whether the rank has been unable to go on for long.
 func (r *rank) halted(now time.Duration, o *Options) bool {
 	if r.now.Ending {
@@ -221,7 +255,7 @@ func (t *Tracker) facts(r *rank) RankFacts {
 	f := RankFacts{
 		LastSentAge: r.lastSent, LastReceivedAge: r.lastReceived, Tick: t.told, State: r.now.State, UsualPhase: Unknown,
 		CPUShare: share(r.now.CPU, r.cpu, now-r.baseAt), MainCPUShare: r.mainShare(now),
-		Activity: r.activity(now, o), Rest: r.atRest(now), Watched: now - r.metAt, Silence: t.silence(r), Inside: r.work.inside,
+		Awaits: r.awaits(now), Activity: r.activity(now, o), Rest: r.atRest(now), Watched: now - r.metAt, Silence: t.silence(r), Inside: r.work.inside,
 	}
 	if p := &r.job.phases; p.known(o) {
 		f.UsualPhase = p.usual(r.now.Rank, cmp.Or(f.Activity, socketstall.Idle), now, o)

@@ -119,6 +119,46 @@ func TestWhoWaitsForAProcessOfNoRankIsTold(t *testing.T) {
 	}
 }
 
+// TestForWhoseAnswerARankWaitsIsTold: it has asked a process of no rank since its job is silent, and sleeps for data.
+func TestForWhoseAnswerARankWaitsIsTold(t *testing.T) {
+	for name, tc := range map[string]struct {
+		service func(s *ncclsock.Socket)
+		inside  Inside
+		awaits  bool
+	}{
+		"a request":                        {func(*ncclsock.Socket) {}, Inside{Syscall: "poll"}, true},
+		"a second one, the first answered": {func(s *ncclsock.Socket) { s.LastReceivedAge = 2 * time.Second }, Inside{Syscall: "recvfrom"}, true},
+		"it was answered":                  {func(s *ncclsock.Socket) { s.LastReceivedAge = 100 * time.Millisecond }, Inside{Syscall: "poll"}, false},
+		"it did not arrive":                {func(s *ncclsock.Socket) { s.UnackedBytes = 100 }, Inside{Syscall: "poll"}, false},
+		"the answer stands unread":         {func(s *ncclsock.Socket) { s.ReceiveQueueBytes = 10 }, Inside{Syscall: "poll"}, false},
+		"long before":                      {func(s *ncclsock.Socket) { s.LastSentAge = time.Minute }, Inside{Syscall: "poll"}, false},
+		"it waits in a lock":               {func(*ncclsock.Socket) {}, Inside{Syscall: "futex"}, false},
+		"it sleeps until a time comes":     {func(*ncclsock.Socket) {}, Inside{Syscall: "pselect6", Pauses: true}, false},
+		"the connection has ended":         {func(s *ncclsock.Socket) { s.State = ncclsock.Established + 7 }, Inside{Syscall: "poll"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4, Defaults())
+			service := w.add(0, 900, "10.0.0.1:41000", "10.0.0.9:8000")
+			w.train(12)
+			w.pass(time.Second)
+			for _, l := range w.links {
+				l.send(48, 400*time.Millisecond)
+			}
+			service.BytesSent, service.BytesAcked, service.LastSentAge = 4096, 4096, 300*time.Millisecond
+			tc.service(service)
+			w.inside[0] = tc.inside
+			require.Empty(t, w.look())
+			events, _ := w.firstAfter(8)
+			for _, e := range events {
+				require.Equal(t, tc.awaits && e.Process.Rank == 0, e.Rank.Awaits.IsValid())
+				if e.Rank.Awaits.IsValid() {
+					require.Equal(t, "10.0.0.9:8000", e.Rank.Awaits.String())
+				}
+			}
+		})
+	}
+}
+
 func TestStallIsRepeatedAndEnds(t *testing.T) {
 	w := newWorld(t, 4, Defaults())
 	w.train(12)
