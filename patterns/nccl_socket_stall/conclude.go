@@ -103,6 +103,21 @@ func (g *graph) dying(c *conclusion, fs *facts, now int64) *conclusion {
 	return c
 }
 
+// endingWait is how long a process may take to end, whose main thread has: where it has much memory or a GPU, or on a busy machine.
+const endingWait = int64(10e9)
+
+// ending is until when it is waited for the end of a process that ends as ranks of its job die; what was told stands. 0: it does
+// not end, or not of that.
+func (g *graph) ending(c *conclusion, now int64) int64 {
+	if c == nil || c.Held != heldStopped || c.Certain || g.procs[c.Culprit].State != socketstall.Zombie {
+		return 0
+	}
+	if until := g.procs[c.Culprit].Halted + endingWait; now < until {
+		return until
+	}
+	return 0
+}
+
 // inPart makes a conclusion partial where stalls of the job were given up: others may wait for
 // somebody else. That a process is stopped holds whatever others wait for.
 func (g *graph) inPart(c *conclusion) *conclusion {

@@ -133,6 +133,9 @@ func (d *detector) decide(j *job, g *graph, now int64) []rule.Finding {
 	if until := g.mountSpeaks(c, now); until != 0 {
 		wait, stands = until, true
 	}
+	if until := g.ending(c, now); until != 0 {
+		wait, stands = until, true
+	}
 	if until := d.stopping(j, g, now); until != 0 {
 		wait, stands = until, true
 	}
