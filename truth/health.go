@@ -62,6 +62,7 @@ func health() []kind {
 			return t.carries("churn", fmt.Sprint("/var/tmp/truth", t.lane.number), fmt.Sprintf("%.0f", t.seconds(8, 14).Seconds()))
 		}},
 		{name: "download", cause: "one rank reads from a slow server that is none of the job's", do: (*trial).download},
+		{name: "service", cause: "one rank waits for the answer of a service that is none of the job's", do: (*trial).service},
 		{name: "many programs", cause: "one rank starts programs that compute for a moment each, as compilers do", do: during("pieces", 8, 16)},
 		{name: "a program that left", cause: "a program that one rank started and that is no child any more computes; the rank looks whether it is done", do: during("daemon", 8, 16)},
 		{name: "profiler", cause: "a profiler stops one rank for moments (ptrace), as py-spy does", do: (*trial).profiled},
@@ -235,6 +236,26 @@ func (t *trial) neighbour() (int, error) {
 func (t *trial) download() (int, error) {
 	const speed = 1 << 20 // bytes a second
 	lasts := t.seconds(8, 14)
+	return t.asks(func(w http.ResponseWriter, _ *http.Request) {
+		for piece, end := make([]byte, speed/10), time.Now().Add(lasts); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+			if _, err := w.Write(piece); err != nil {
+				return // who reads has ended
+			}
+		}
+	})
+}
+
+// service answers the rank after a while, as one does that generates what is trained on.
+func (t *trial) service() (int, error) {
+	lasts := t.seconds(8, 20)
+	return t.asks(func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(lasts)
+		_, _ = w.Write([]byte("generated")) // who reads may have ended
+	})
+}
+
+// asks lets the rank read what a server on its own host, that is none of the job's, answers.
+func (t *trial) asks(answer http.HandlerFunc) (int, error) {
 	host := t.rank
 	if !t.job.apart() {
 		host = 0
@@ -247,13 +268,7 @@ func (t *trial) download() (int, error) {
 	if err != nil {
 		return running, err
 	}
-	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		for piece, end := make([]byte, speed/10), time.Now().Add(lasts); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-			if _, err := w.Write(piece); err != nil {
-				return // who reads has ended
-			}
-		}
-	})}
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: answer}
 	go server.Serve(l) //nolint:errcheck // it ends with the trial
 	t.later(server.Close)
 	t.begin()

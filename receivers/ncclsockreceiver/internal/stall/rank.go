@@ -210,23 +210,24 @@ func (r *rank) ask(s *socket) {
 	}
 }
 
-// forAnswers are the system calls in which a thread waits for data of a socket.
+// forAnswers are the system calls in which a thread waits for data of a socket, or for another thread that does.
 var forAnswers = map[string]bool{
 	"read": true, "readv": true, "recvfrom": true, "recvmsg": true, "poll": true, "ppoll": true, "select": true, "pselect6": true,
-	"epoll_wait": true, "epoll_pwait": true, "epoll_pwait2": true,
+	"epoll_wait": true, "epoll_pwait": true, "epoll_pwait2": true, "futex": true,
 }
 
-// awaits is the process of no rank for whose answer the main thread of the rank waits: it sleeps for the data of some socket,
-// and has asked that one since it fell silent. Not valid for none.
+// awaits is the process of no rank for whose answer the rank waits: it has asked that one since it fell silent, over a connection
+// that it opened for that, or on which it was answered before. Who logs to another process waits for none. Not valid for none.
 func (r *rank) awaits(now time.Duration) (none netip.AddrPort) {
-	in := r.work.inside
-	if r.request == nil || in == nil || in.Pauses || !forAnswers[in.Syscall] {
+	in, s := r.work.inside, r.request
+	if s == nil || in == nil || in.Pauses || !forAnswers[in.Syscall] {
 		return none
 	}
-	if silent := now - max(r.job.moved, r.moved); r.request.now.LastSentAge > silent+time.Second {
+	since := now - max(r.job.moved, r.moved) + time.Second
+	if opened := now-s.began <= since || s.now.Age >= 0 && s.now.Age <= since; s.now.LastSentAge > since || !opened && s.now.BytesReceived == 0 {
 		return none
 	}
-	return r.request.now.Remote
+	return s.now.Remote
 }
 
 // halted reports whether the rank has been unable to go on for long.

@@ -126,15 +126,18 @@ func TestForWhoseAnswerARankWaitsIsTold(t *testing.T) {
 		inside  Inside
 		awaits  bool
 	}{
-		"a request":                        {func(*ncclsock.Socket) {}, Inside{Syscall: "poll"}, true},
-		"a second one, the first answered": {func(s *ncclsock.Socket) { s.LastReceivedAge = 2 * time.Second }, Inside{Syscall: "recvfrom"}, true},
-		"it was answered":                  {func(s *ncclsock.Socket) { s.LastReceivedAge = 100 * time.Millisecond }, Inside{Syscall: "poll"}, false},
-		"it did not arrive":                {func(s *ncclsock.Socket) { s.UnackedBytes = 100 }, Inside{Syscall: "poll"}, false},
-		"the answer stands unread":         {func(s *ncclsock.Socket) { s.ReceiveQueueBytes = 10 }, Inside{Syscall: "poll"}, false},
-		"long before":                      {func(s *ncclsock.Socket) { s.LastSentAge = time.Minute }, Inside{Syscall: "poll"}, false},
-		"it waits in a lock":               {func(*ncclsock.Socket) {}, Inside{Syscall: "futex"}, false},
-		"it sleeps until a time comes":     {func(*ncclsock.Socket) {}, Inside{Syscall: "pselect6", Pauses: true}, false},
-		"the connection has ended":         {func(s *ncclsock.Socket) { s.State = ncclsock.Established + 7 }, Inside{Syscall: "poll"}, false},
+		"a request":                                   {func(*ncclsock.Socket) {}, Inside{Syscall: "poll"}, true},
+		"a second one, the first answered":            {func(s *ncclsock.Socket) { s.LastReceivedAge = 2 * time.Second }, Inside{Syscall: "recvfrom"}, true},
+		"it was answered":                             {func(s *ncclsock.Socket) { s.LastReceivedAge = 100 * time.Millisecond }, Inside{Syscall: "poll"}, false},
+		"it did not arrive":                           {func(s *ncclsock.Socket) { s.UnackedBytes = 100 }, Inside{Syscall: "poll"}, false},
+		"the answer stands unread":                    {func(s *ncclsock.Socket) { s.ReceiveQueueBytes = 10 }, Inside{Syscall: "poll"}, false},
+		"long before":                                 {func(s *ncclsock.Socket) { s.LastSentAge = time.Minute }, Inside{Syscall: "poll"}, false},
+		"a thread asks, the main thread waits for it": {func(*ncclsock.Socket) {}, Inside{Syscall: "futex"}, true},
+		"it writes a file":                            {func(*ncclsock.Socket) {}, Inside{Syscall: "fsync"}, false},
+		"who only logs there":                         {func(s *ncclsock.Socket) { s.BytesReceived, s.BytesRead = 0, 0 }, Inside{Syscall: "futex"}, false},
+		"the first request of a connection":           {func(s *ncclsock.Socket) { s.BytesReceived, s.BytesRead, s.Age = 0, 0, 400*time.Millisecond }, Inside{Syscall: "poll"}, true},
+		"it sleeps until a time comes":                {func(*ncclsock.Socket) {}, Inside{Syscall: "pselect6", Pauses: true}, false},
+		"the connection has ended":                    {func(s *ncclsock.Socket) { s.State = ncclsock.Established + 7 }, Inside{Syscall: "poll"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 4, Defaults())
@@ -145,6 +148,7 @@ func TestForWhoseAnswerARankWaitsIsTold(t *testing.T) {
 				l.send(48, 400*time.Millisecond)
 			}
 			service.BytesSent, service.BytesAcked, service.LastSentAge = 4096, 4096, 300*time.Millisecond
+			service.BytesReceived, service.BytesRead, service.LastReceivedAge = 10, 10, 10*time.Second
 			tc.service(service)
 			w.inside[0] = tc.inside
 			require.Empty(t, w.look())
