@@ -248,12 +248,13 @@ func (s *ranksByStack) asks(rank int, now int64) string {
 
 // overdue reports whether the sockets of a rank that sleeps say so. They learn its pauses from the data that it
 // sends. Who looks at stacks has to find it in a collective for that, and one of short collectives is seldom found there.
+// An agent that has just begun tells of the same stand anew: what the sockets said of it before counts.
 func (r *callRun) overdue(who *caller, now int64) bool {
 	if r.stalls == nil || who.stack.Reason != reasonAsleep {
 		return false
 	}
 	p := r.stalls.Processes[socketstall.ProcessKey(who.host.Host, who.host.PID)]
-	return p != nil && p.Doing.Silence == socketstall.Overdue && p.Doing.At >= who.stack.Since && p.OpenAt(now)
+	return p != nil && p.Doing.Silence == socketstall.Overdue && p.Doing.At >= who.stack.came() && p.OpenAt(now)
 }
 
 // waited is since when a rank has slept in one collective; 0: none has, as far as is known.

@@ -854,6 +854,35 @@ func TestAnAgentThatBeginsAgainTakesNothingBack(t *testing.T) {
 	}
 }
 
+// TestAnAgentThatBeginsAgainBeforeItSeesSockets: that a rank rests for longer than usual, its sockets alone have told. Until they
+// do so again, that counts of one that stands where it stood then.
+func TestAnAgentThatBeginsAgainBeforeItSeesSockets(t *testing.T) {
+	for name, moves := range map[string]bool{"it stands yet": false, "it has moved between": true} {
+		t.Run(name, func(t *testing.T) {
+			s := &standingJob{newCalls(8), newJoin(DefaultOptions)}
+			require.Empty(t, s.next(t, 0, func(c *calls) {
+				c.stand(inCollective, but(8, 5)...).stand(asleep, 5).stalled("overdue", c.ranks()...)
+			}), "sockets speak first")
+			require.Len(t, findings(s.Advance(s.at.Add(time.Duration(socketsSpeak)+settled))), 1)
+			rounds := s.next(t, 10*time.Second, func(c *calls) {
+				if moves {
+					c.record(eventMoving, comm{}, 5, nil)
+					c.at = c.at.Add(time.Second)
+				}
+				stands, line := asleep, inCollective
+				stands.since, line.where = 500*time.Millisecond, "train.py:27 in train" // of a rank that waits: all is judged again
+				c.stand(stands, 5).stand(line, 0)
+			})
+			if moves {
+				require.Len(t, rounds, 1)
+				require.Len(t, rounds[0].Cleared, 1)
+				return
+			}
+			require.Empty(t, rounds)
+		})
+	}
+}
+
 // TestAnAgentThatBeginsAgainWhileAllWait: since when they wait is known from before.
 func TestAnAgentThatBeginsAgainWhileAllWait(t *testing.T) {
 	s := &standingJob{newCalls(8), newJoin(DefaultOptions)}
