@@ -62,18 +62,19 @@ func (l *lasting) lasts(s *socketstall.Stall) bool {
 	return true
 }
 
-// left reports whether the ranks of all stalls have ended, and none of these is repeated any more.
+// left reports whether the ranks of all stalls have ended, and what was still on its way of these has come. An agent that
+// begins anew after their end tells no end of their stalls.
 func (d *detector) left(g *graph, now int64) bool {
-	var ended, quiet int64
+	ended := int64(0)
 	for _, s := range g.active {
 		at := d.facts.endOf(g.procs[s.Process], g.j.stalls)
 		if at == 0 {
 			return false
 		}
-		ended, quiet = max(ended, at), max(quiet, d.quiet(s))
+		ended = max(ended, at)
 	}
-	if quiet >= now {
-		g.fades = earliest(g.fades, quiet+1)
+	if settled := ended + d.lateness; settled >= now {
+		g.fades = earliest(g.fades, settled+1)
 		return false
 	}
 	g.moved = max(g.moved, ended)
