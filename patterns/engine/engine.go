@@ -83,6 +83,10 @@ func New(rules []rule.Rule, opts Options) (*Engine, error) {
 // do not move forward are ignored.
 func (e *Engine) Advance(now time.Time) bool { return e.time.Advance(now) }
 
+// Resumed notes that this engine goes on at that time with what an earlier process has left, before time passes in it. It
+// reports whether that changed anything: verdicts that wait for other witnesses wait anew.
+func (e *Engine) Resumed(now time.Time) bool { return e.faults.Resumed(now.UnixNano()) }
+
 // Verdicts returns the verdicts that are new or changed since the last call,
 // one revision each, causes before symptoms.
 func (e *Engine) Verdicts() []verdict.Verdict { return e.faults.Verdicts() }

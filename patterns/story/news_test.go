@@ -100,6 +100,43 @@ func TestAGuessWaitsForTheStacks(t *testing.T) {
 	require.Equal(t, 2, played)
 }
 
+// A guess that waited for the stacks when its agent was killed waits for those of the next agent, which take as long as ever.
+func TestAGuessWaitsForTheStacksOfTheNextAgent(t *testing.T) {
+	played := 0
+	each(t, func(t *testing.T, s told) {
+		if !strings.HasSuffix(t.Name(), "two_ranks_fell_silent_at_once.txtar") {
+			return
+		}
+		played++
+		e, at := s.engine(t), start
+		for _, a := range s.Input.arrivals() {
+			e.Advance(a.at)
+			at = a.at
+			require.NoError(t, s.feed(e, &a))
+		}
+		at = at.Add(2 * time.Second) // records of other ranks are waited for until then
+		e.Advance(at)
+		require.Empty(t, e.Verdicts())
+		saved, err := e.Snapshot()
+		require.NoError(t, err)
+		s.done(e)
+		next := s.engine(t)
+		require.NoError(t, next.Restore(saved))
+		at = at.Add(10 * time.Second)
+		require.True(t, next.Resumed(at))
+		for range 2 {
+			next.Advance(at)
+			require.Empty(t, next.Verdicts())
+			at = at.Add(5900 * time.Millisecond)
+		}
+		next.Advance(at.Add(200 * time.Millisecond))
+		require.Len(t, next.Verdicts(), 1)
+		require.False(t, next.Resumed(at), "it was told")
+		s.done(next)
+	})
+	require.Equal(t, 1, played)
+}
+
 // eachVerdict plays the story and shows each revision with the time at which it came.
 func (s told) eachVerdict(t *testing.T, show func(at time.Time, v verdict.Verdict)) {
 	t.Helper()

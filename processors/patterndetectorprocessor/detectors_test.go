@@ -74,3 +74,28 @@ func TestCrashBeforeADetectorIsDue(t *testing.T) {
 	require.Len(t, second.next.verdicts, 1)
 	require.Equal(t, "missing", second.next.verdicts[0].Culprit["held"])
 }
+
+// A guess of sockets that waits for stacks when the process is killed waits for those that the next start brings.
+func TestCrashWhileAGuessWaits(t *testing.T) {
+	atOnce := silentRanks(0, 1, 2, 3)
+	eachLog(atOnce, func(_ pcommon.Resource, record plog.LogRecord) bool {
+		for _, age := range []string{"nccl.socket.stall.age_ns", "nccl.rank.last_sent_age_ns", "nccl.rank.last_received_age_ns"} {
+			record.Attributes().PutInt(age, 4e9)
+		}
+		return false
+	})
+	dir := t.TempDir()
+	first := newRig(t, withStorage(dir)).start(t)
+	require.NoError(t, first.logs.ConsumeLogs(context.Background(), atOnce))
+	first.clock.pass(2 * time.Second)
+	require.Empty(t, first.next.verdicts)
+
+	second := newRig(t, withStorage(crashed(t, dir)))
+	second.clock.time = began.Add(12 * time.Second)
+	second.start(t)
+	second.clock.pass(5900 * time.Millisecond)
+	require.Empty(t, second.next.verdicts)
+	second.clock.pass(200 * time.Millisecond)
+	require.Len(t, second.next.verdicts, 1)
+	require.Equal(t, "tied", second.next.verdicts[0].Culprit["held"])
+}

@@ -181,6 +181,9 @@ func (d *detector) open(ctx context.Context, host component.Host) error {
 // resume goes on from the past to now.
 func (d *detector) resume(ctx context.Context, past replayed) {
 	d.advanced = d.clock.now()
+	if d.engine.Resumed(d.advanced) {
+		d.stale = true // what that changes is in no entry of the journal
+	}
 	changed := d.engine.Advance(d.advanced)
 	unsaid := past.unsaid(d.engine.Verdicts())
 	d.counted = d.engine.Stats()

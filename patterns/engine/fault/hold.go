@@ -2,6 +2,8 @@ package fault
 
 import (
 	"slices"
+
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 )
 
 // holdBack lets a verdict that was never told wait for what may say that it is another, and
@@ -42,6 +44,19 @@ func (f *Fault) holdsSince(w *Evidence) int64 {
 		v.held = f.set.time.Now()
 	}
 	return max(since, v.held)
+}
+
+// Resumed notes that the program goes on after a time in which nobody spoke: what verdicts wait for may be said now. It
+// reports whether any waits.
+func (s *Set) Resumed(now int64) (waits bool) {
+	for _, list := range []*fairlru.List[*Fault]{&s.waiting, &s.open} {
+		list.Each(func(f *Fault) {
+			if v := f.verdict; v != nil && v.held != 0 && !v.given() {
+				v.held, waits = max(v.held, now), true
+			}
+		})
+	}
+	return waits
 }
 
 // saysOfItself reports whether the thing that the verdict names says of itself what w quotes.
