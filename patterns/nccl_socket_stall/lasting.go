@@ -62,8 +62,8 @@ func (l *lasting) lasts(s *socketstall.Stall) bool {
 	return true
 }
 
-// left reports whether the ranks of all stalls have ended, and what was still on its way of these has come. An agent that
-// begins anew after their end tells no end of their stalls.
+// left reports whether the ranks of all stalls have ended, and no record of these can come any more. An agent that begins
+// anew after that tells none.
 func (d *detector) left(g *graph, now int64) bool {
 	ended := int64(0)
 	for _, s := range g.active {
