@@ -10,6 +10,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
+	starts "github.com/tracecoreai/tracecore/patterns/engine/run"
 )
 
 // Bounds and times of what calls tell.
@@ -50,7 +51,8 @@ type callRun struct {
 	watched        int64 // when it was last said that data of the job moves over sockets that are watched
 	resumed        int64 // when this program began anew, with what was known of the run before
 
-	stalls *socketstall.Job // of its sockets, as the round finds them; nil for none
+	stalls  *socketstall.Job       // of its sockets, as the round finds them; nil for none
+	running map[int]starts.Process // by rank, those of this start that were seen, as the round finds them
 }
 
 // toldStop is what was told of a run, until it is taken back.
@@ -63,6 +65,7 @@ type toldStop struct {
 	Below    bool   `json:"below,omitempty"`  // all have called it
 	Own      string `json:"own,omitempty"`    // the name that the finding itself would have
 	Stacks   bool   `json:"stacks,omitempty"` // stacks alone tell it
+	Start    bool   `json:"start,omitempty"`  // the job does not come together
 	Device   string `json:"device,omitempty"` // GPU that was named
 	Said     string `json:"said"`             // all of it
 	At       int64  `json:"at,omitempty"`     // when that was told
@@ -86,6 +89,7 @@ type callShare struct {
 type caller struct {
 	host   socketstall.Identity
 	rank   int // in the job, -1 not known
+	world  int // ranks of the job by its own word, 0 where it does not say
 	at     int64
 	state  socketstall.State
 	doing  socketstall.Doing
@@ -178,6 +182,7 @@ func newCallBook(options *Options) *callBook {
 
 // take takes in a record, and reports whether it changes anything.
 func (b *callBook) take(c *callRecord, begun start, now int64) bool {
+	b.ofStart(c, begun, now)
 	if c.event == eventExit || c.event == eventGone {
 		return b.exit(c, begun, now)
 	}
@@ -199,6 +204,7 @@ func (b *callBook) take(c *callRecord, begun start, now int64) bool {
 	if c.ofStack() {
 		r.shareStack(&c.stack)
 	}
+	who.world = max(who.world, c.world)
 	changed := who.learn(c)
 	if c.gpu != "" && c.gpu != who.gpu {
 		if who.gpu == "" {

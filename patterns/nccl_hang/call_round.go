@@ -35,13 +35,16 @@ func (r *callRun) dueAgain() bool { return r.told != nil && r.last >= r.told.At+
 
 // calledRound is what a run has to say that is new, or lasts for long.
 func (j *Join) calledRound(r *callRun, now int64) (round Round) {
-	r.stalls = j.book.Job(r.name)
+	r.stalls, r.running = j.book.Job(r.name), j.runningRanks(r)
 	f := r.analyse(j.calls.limited, j.calls.unseen, now)
 	f.doubtUnseen(r, j.calls.unseen)
 	if f != nil && f.ended && slices.ContainsFunc(f.Culprits, func(rank int) bool { return j.starts.Again(jobOf(r.job, r.domain), r.begun, rank) }) {
 		f = nil // it lives as another process: a launcher has left it, or it was started again alone
 	}
 	r.pending = 0
+	if f == nil && r.mayMeetAgain(now) {
+		return round
+	}
 	if f == nil {
 		if r.told != nil && !r.told.gone(r) {
 			round.Cleared = []Cleared{r.told.cleared(r)}
@@ -67,7 +70,7 @@ func (j *Join) calledRound(r *callRun, now int64) (round Round) {
 		}
 	}
 	told := &toldStop{
-		Stop: f.Stop, Own: own, Comm: f.Comm, Desc: f.Desc, Culprits: f.involved(), Circle: f.Kind == Circle, Below: f.below(), Stacks: f.ofStacks(), Device: f.Device, Said: said2(f),
+		Stop: f.Stop, Own: own, Comm: f.Comm, Desc: f.Desc, Culprits: f.involved(), Circle: f.Kind == Circle, Below: f.below(), Stacks: f.ofStacks(), Start: f.atStart(), Device: f.Device, Said: said2(f),
 	}
 	if r.told != nil && r.told.Stop != told.Stop {
 		round.Cleared = []Cleared{r.told.cleared(r)}
@@ -180,7 +183,7 @@ func (t *toldStop) goesOn(f *Finding) bool {
 
 // involved are the ranks to blame, or those that wait for each other.
 func (f *Finding) involved() []int {
-	if f.Kind == Circle {
+	if f.Kind == Circle || f.atStart() && len(f.Culprits) == 0 {
 		return f.Waiting
 	}
 	return f.Culprits

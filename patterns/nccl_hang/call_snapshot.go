@@ -49,6 +49,7 @@ type savedCallRun struct {
 type savedCaller struct {
 	Host   socketstall.Identity `json:"h"`
 	Rank   int                  `json:"r"`
+	World  int                  `json:"n,omitempty"`
 	At     int64                `json:"t"`
 	State  socketstall.State    `json:"s,omitempty"`
 	Doing  socketstall.Doing    `json:"d"`
@@ -121,7 +122,7 @@ func (r *callRun) save() savedCallRun {
 	for i, key := range keys {
 		c := r.callers[key]
 		numbers[c] = i
-		saved := savedCaller{Host: c.host, Rank: c.rank, At: c.at, State: c.state, Doing: c.doing, Unread: c.unread, GPU: c.gpu, Early: c.early, End: c.end, Ended: c.ended}
+		saved := savedCaller{Host: c.host, Rank: c.rank, World: c.world, At: c.at, State: c.state, Doing: c.doing, Unread: c.unread, GPU: c.gpu, Early: c.early, End: c.end, Ended: c.ended}
 		if c.stack.At != 0 || c.early != "" {
 			stack := c.stack
 			saved.Stack = &stack
@@ -200,7 +201,7 @@ func (b *callBook) resume(s *savedCallRun) error {
 	for i := range s.Callers {
 		c := &s.Callers[i]
 		host = cmp.Or(host, c.Host.Host)
-		callers[i] = &caller{host: c.Host, rank: c.Rank, at: c.At, state: c.State, doing: c.Doing, unread: c.Unread, gpu: c.GPU, early: c.Early, end: c.End, ended: c.Ended}
+		callers[i] = &caller{host: c.Host, rank: c.Rank, world: c.World, at: c.At, state: c.State, doing: c.Doing, unread: c.Unread, gpu: c.GPU, early: c.Early, end: c.End, ended: c.Ended}
 		if c.Stack != nil {
 			callers[i].stack = *c.Stack
 		}

@@ -62,6 +62,11 @@ func (f *Finding) stackText() string {
 			text += "; " + wait + " for " + plural(f.Culprits, "it", "them")
 		}
 		return text
+	case Gathers, Absent:
+		if len(f.Culprits) == 0 {
+			return wait + " in " + f.Operation + ", and do not meet; " + f.Detail
+		}
+		return wait + " in " + f.Operation + " for " + f.who() + ": nothing is seen of " + plural(f.Culprits, "it", "them") + "; " + f.Detail
 	}
 	text := fmt.Sprintf("%s in %s for %s", wait, cmp.Or(f.In, "a collective"), f.who())
 	if f.Does != "" {

@@ -175,7 +175,7 @@ func (f *Finding) putEdges(a attributes) {
 	const most = 256 // bytes: the engine keeps as much of a field
 	lacking := f.Culprits
 	switch f.Kind {
-	case NotEntered, NotStarted, NotCalled, Works, NotInitialized, Halted:
+	case NotEntered, NotStarted, NotCalled, Works, NotInitialized, Halted, Gathers, Absent:
 	case NoDump:
 		lacking = f.NoDump
 	default:

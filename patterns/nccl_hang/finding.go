@@ -75,8 +75,11 @@ const (
 
 // ofStacks reports whether stacks alone tell it.
 func (f *Finding) ofStacks() bool {
-	return f.Kind == Outside || f.Kind == OutsideWorks || f.Kind == OneMount || f.Kind == NameServer || f.Kind == AllWait || f.Kind == Apart || f.Kind == EachOther
+	return f.Kind == Outside || f.Kind == OutsideWorks || f.Kind == OneMount || f.Kind == NameServer || f.Kind == AllWait || f.Kind == Apart || f.Kind == EachOther || f.atStart()
 }
+
+// atStart reports whether it is about a job that does not come together.
+func (f *Finding) atStart() bool { return f.Kind == Gathers || f.Kind == Absent }
 
 // Sureness says how far a finding can be relied on.
 type Sureness string

@@ -31,6 +31,7 @@ type Options struct {
 	InitWait    time.Duration // ranks may come to a communicator so far apart
 	UnknownWait time.Duration // others wait so long for a rank of which nobody says what it does
 	Stopped     time.Duration // so long after somebody ended ranks of a job, what is left of it may be killed
+	StartWait   time.Duration // ranks may come so far apart to the start of their job
 	StuckWait   time.Duration // all ranks wait so long for what all have called, until that is told
 	Settle      time.Duration // quiet this long, the calls of a run are judged; ten times as long, in any case
 
@@ -47,7 +48,7 @@ type Options struct {
 // 16,384 ranks with twelve. pattern.yaml has the times for operators.
 var DefaultOptions = Options{
 	Window: 5 * time.Second, Longest: time.Minute, Keep: 10 * time.Minute, MinWait: 5 * time.Second,
-	InitWait: time.Minute, UnknownWait: 30 * time.Second, Stopped: 2 * time.Minute, StuckWait: time.Minute, Settle: 500 * time.Millisecond,
+	InitWait: time.Minute, UnknownWait: 30 * time.Second, Stopped: 2 * time.Minute, StartWait: 5 * time.Minute, StuckWait: time.Minute, Settle: 500 * time.Millisecond,
 	Runs: 256, Dumps: 524_288, Stalls: socketstall.DefaultLimits.Stalls, Findings: 64,
 	Calls: 1_048_576,
 }
@@ -187,6 +188,10 @@ func (j *Join) Observe(r *rule.Record) bool {
 	begun, news := j.startOf(r)
 	switch r.Name {
 	case eventStart:
+		if news {
+			job := cmp.Or(rule.Job(r.Attributes), "host "+rule.Text(r.Resource, "host.name"))
+			j.calls.started(socketstall.JobName(job, rule.Text(r.Attributes, rule.AttributeJobDomain)), begun, r.Now)
+		}
 		return news
 	case eventDump:
 		return j.observeDump(r, begun) || news

@@ -38,6 +38,7 @@ type stackPlace struct {
 	Call     string            `json:"a,omitempty"` // of the library in which it waits for others: all_reduce, recv
 	Since    int64             `json:"b,omitempty"`
 	Came     int64             `json:"n,omitempty"` // before Since, where it was told for another reason first
+	Left     int64             `json:"l,omitempty"` // of a rank that stands there no more: since when it had waited at the start of its job
 	Kept     int64             `json:"q,omitempty"` // of an earlier record, whose word counts still: since when, and that it is overdue
 	State    socketstall.State `json:"st,omitempty"`
 	Doing    socketstall.Doing `json:"d,omitzero"`
@@ -135,6 +136,7 @@ func (who *caller) stacks(c *callRecord) bool {
 		if came := before.came(); s.Standing && before.Standing && s.Hash == before.Hash && came < s.Since {
 			s.Came = came
 		}
+		s.meetsAgain(&before)
 		who.stack, who.early = s, ""
 	}
 	return !before.same(&who.stack)

@@ -108,13 +108,13 @@ func (who *caller) standsBefore(other *caller) bool {
 // on, the others may wait for that. nil says nothing.
 func (r *callRun) byStacks(limited map[process]int64, unseen map[unseenCalls]int64, now int64) *Finding {
 	if r.world < 2 || len(r.callers) < r.world {
-		return nil
+		return r.atStart(now)
 	}
 	s := r.stacked()
 	shown, why := false, ""
 	switch {
 	case len(s.waits)+len(s.outside)+len(s.hidden)+len(s.ended) < r.world:
-		return nil
+		return r.atStart(now)
 	case len(s.ended) > 0:
 		return s.withoutEnded(now)
 	case len(s.outside) == 0 && slices.ContainsFunc(s.hidden, func(rank int) bool { return !s.of[rank].stack.backward() }):
@@ -130,7 +130,10 @@ func (r *callRun) byStacks(limited map[process]int64, unseen map[unseenCalls]int
 			f = s.few(shown, now)
 		}
 	}
-	if f != nil && why != "" {
+	if f == nil {
+		return r.atStart(now)
+	}
+	if why != "" {
 		f.doubt(Likely, why)
 	}
 	return f

@@ -136,17 +136,22 @@ var tries = stack{class: "own_code", function: "hrtimer_nanosleep", reason: "awa
 // stalled says that sockets of ranks are silent, and how those judge the rank.
 func (c *calls) stalled(silence string, ranks ...int) *calls {
 	for _, rank := range ranks {
-		c.record("nccl.socket.stall", comm{}, rank, func(a pcommon.Map) {
-			for name, text := range map[string]string{
-				"nccl.socket.cause": "waiting", "nccl.socket.direction": "receive", "nccl.socket.kind": "gloo", "nccl.socket.stall.id": "s-1",
-				"nccl.rank.silence": silence, "nccl.rank.activity": "idle", "nccl.rank.state": "sleeping",
-			} {
-				a.PutStr(name, text)
-			}
-			a.PutInt("nccl.socket.stall.age_ns", int64(4*time.Second))
-		})
+		c.record(socketstall.Event, comm{}, rank, stallOf(silence))
 	}
 	return c
+}
+
+// stallOf is a stall of a socket, which judges its rank so.
+func stallOf(silence string) func(pcommon.Map) {
+	return func(a pcommon.Map) {
+		for name, text := range map[string]string{
+			"nccl.socket.cause": "waiting", "nccl.socket.direction": "receive", "nccl.socket.kind": "gloo", "nccl.socket.stall.id": "s-1",
+			"nccl.rank.silence": silence, "nccl.rank.activity": "idle", "nccl.rank.state": "sleeping",
+		} {
+			a.PutStr(name, text)
+		}
+		a.PutInt("nccl.socket.stall.age_ns", int64(4*time.Second))
+	}
 }
 
 func (c *calls) ranks() []int { return but(c.world) }

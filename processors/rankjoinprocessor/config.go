@@ -35,6 +35,8 @@ type Config struct {
 	UnknownWait time.Duration `mapstructure:"unknown_wait"`
 	// Stopped is how long after a rank ended because somebody ends its job others may wait for it.
 	Stopped time.Duration `mapstructure:"stopped"`
+	// StartWait is how long ranks may come apart to the start of their job.
+	StartWait time.Duration `mapstructure:"start_wait"`
 	// StuckWait is how long all ranks wait for what all have called, until that is told.
 	StuckWait time.Duration `mapstructure:"stuck_wait"`
 	// Settle is how long after the last record of calls those of other ranks are waited for.
@@ -64,7 +66,7 @@ type Limits struct {
 func createDefaultConfig() component.Config {
 	d := ncclhang.DefaultOptions
 	return &Config{
-		Window: d.Window, LongestWindow: d.Longest, Keep: d.Keep, MinWait: d.MinWait, InitWait: d.InitWait, UnknownWait: d.UnknownWait, Stopped: d.Stopped, StuckWait: d.StuckWait, Settle: d.Settle,
+		Window: d.Window, LongestWindow: d.Longest, Keep: d.Keep, MinWait: d.MinWait, InitWait: d.InitWait, UnknownWait: d.UnknownWait, Stopped: d.Stopped, StartWait: d.StartWait, StuckWait: d.StuckWait, Settle: d.Settle,
 		Limits: Limits{Jobs: d.Runs, Dumps: d.Dumps, Stalls: d.Stalls, Calls: d.Calls, Findings: d.Findings},
 	}
 }
@@ -104,7 +106,7 @@ func (c *Config) Parameters() (rule.Values, error) {
 	set := map[string]string{}
 	for name, value := range map[string]time.Duration{
 		"window": c.Window, "longest_window": c.LongestWindow, "keep": c.Keep, "min_wait": c.MinWait,
-		"init_wait": c.InitWait, "unknown_wait": c.UnknownWait, "stopped": c.Stopped, "stuck_wait": c.StuckWait, "settle": c.Settle,
+		"init_wait": c.InitWait, "unknown_wait": c.UnknownWait, "stopped": c.Stopped, "start_wait": c.StartWait, "stuck_wait": c.StuckWait, "settle": c.Settle,
 	} {
 		set[name] = value.String()
 	}
@@ -114,7 +116,7 @@ func (c *Config) Parameters() (rule.Values, error) {
 
 func (c *Config) options() ncclhang.Options {
 	return ncclhang.Options{
-		Window: c.Window, Longest: c.LongestWindow, Keep: c.Keep, MinWait: c.MinWait, InitWait: c.InitWait, UnknownWait: c.UnknownWait, Stopped: c.Stopped, StuckWait: c.StuckWait, Settle: c.Settle,
+		Window: c.Window, Longest: c.LongestWindow, Keep: c.Keep, MinWait: c.MinWait, InitWait: c.InitWait, UnknownWait: c.UnknownWait, Stopped: c.Stopped, StartWait: c.StartWait, StuckWait: c.StuckWait, Settle: c.Settle,
 		Runs: c.Limits.Jobs, Dumps: c.Limits.Dumps, Stalls: c.Limits.Stalls, Calls: c.Limits.Calls, Findings: c.Limits.Findings,
 	}
 }

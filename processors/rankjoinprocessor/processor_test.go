@@ -614,7 +614,7 @@ func TestConfig(t *testing.T) {
 		"": {want: newConfig()},
 		"all": {want: &Config{
 			Window: 10 * time.Second, LongestWindow: 2 * time.Minute, Keep: time.Hour, MinWait: 30 * time.Second,
-			InitWait: 5 * time.Minute, UnknownWait: 2 * time.Minute, Stopped: 90 * time.Second, StuckWait: 3 * time.Minute, Settle: 2 * time.Second,
+			InitWait: 5 * time.Minute, UnknownWait: 2 * time.Minute, Stopped: 90 * time.Second, StartWait: 7 * time.Minute, StuckWait: 3 * time.Minute, Settle: 2 * time.Second,
 			Limits: Limits{Jobs: 10, Dumps: 1000, Stalls: 500, Calls: 2000, Findings: 5}, Storage: &storageID,
 		}},
 		"zero":    {problems: []string{"window: 0s is out of range: write a value from 100ms to 1h (default 5s)", "limits::dumps must be greater", "limits::stalls must be greater"}},

@@ -245,6 +245,18 @@ func (b *Book) Process(of Job, id string, rank int) (Process, bool) {
 	return p, ok
 }
 
+// Ranks are the ranks of a run with their outermost processes, as far as they were seen: to be read alone.
+func (b *Book) Ranks(of Job, id string) map[int]Process {
+	j := b.find(of)
+	if j == nil {
+		return nil
+	}
+	if at := j.index(id); at >= 0 {
+		return j.runs[at].Ranks
+	}
+	return nil
+}
+
 // Again reports whether a rank of a run has a process in a later one.
 func (b *Book) Again(of Job, id string, rank int) bool {
 	j := b.find(of)
