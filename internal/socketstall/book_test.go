@@ -410,6 +410,7 @@ func TestWhoWaitsForAProcessOfNoRank(t *testing.T) {
 		"not by Gloo":                           {append(ring, asks{0, "10.0.0.1:41000", "10.0.0.9:42000", -1, 4050, map[string]any{"nccl.socket.kind": "nccl"}}), nil},
 		"the path to it is cut":                 {append(ring, asks{0, "10.0.0.1:41000", "10.0.0.9:42000", -1, 4050, map[string]any{"nccl.socket.cause": "network"}}), nil},
 		"of one rank nothing is known":          {append(ring[:1:1], asks{0, "10.0.0.1:41000", "10.0.0.9:42000", -1, 4050, nil}), nil},
+		"a job of one rank":                     {[]asks{{0, "10.0.0.1:41000", "10.0.0.9:42000", -1, 4050, map[string]any{"gen_ai.training.world_size": 1}}}, nil},
 		"how many ranks there are is not known": {append(ring, asks{0, "10.0.0.1:41000", "10.0.0.9:42000", -1, 4050, map[string]any{"gen_ai.training.world_size": 0}}), nil},
 		"another port of a rank elsewhere":      {append(ring, asks{0, "10.0.0.1:41000", "10.0.0.3:42000", -1, 4050, nil}, asks{1, "10.0.0.3:43000", "10.0.0.1:44000", 0, 4100, map[string]any{"host.name": "other"}}), nil},
 	} {
@@ -417,7 +418,7 @@ func TestWhoWaitsForAProcessOfNoRank(t *testing.T) {
 			b := NewBook(DefaultLimits)
 			world := 2
 			for i, one := range tc.asks {
-				if _, untold := one.change["gen_ai.training.world_size"]; untold {
+				if one.change["gen_ai.training.world_size"] == 0 {
 					world = 0
 				}
 				local, peer := netip.MustParseAddrPort(one.local), netip.MustParseAddrPort(one.peer)

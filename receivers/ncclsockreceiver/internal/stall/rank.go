@@ -195,7 +195,7 @@ func (r *rank) look(s *socket, c *clock) {
 // that generates, a parameter server. Gloo asks a rank before it sends or receives: whom a rank asked last it waits for
 // (gloo/transport/tcp/unbound_buffer.cc). One that it asked as late as a rank may be meant.
 func (r *rank) waitsOutside() bool {
-	return r.askedOutside >= 0 && (r.asked < 0 || r.askedOutside-r.asked <= r.tick) && !r.job.beyond()
+	return r.askedOutside >= 0 && (r.asked < 0 || r.askedOutside-r.asked <= r.tick) && r.now.WorldSize > 1 && !r.job.beyond()
 }
 
 // ask takes a socket of the rank that is none of its job's: something was sent on it, has arrived, and was not answered.

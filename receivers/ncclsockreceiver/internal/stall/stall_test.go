@@ -81,6 +81,12 @@ func TestWhoWaitsForAProcessOfNoRankIsTold(t *testing.T) {
 		"as late as a rank, as far as the clock tells": {func(w *world, s *ncclsock.Socket) { s.LastSentAge = 65 * time.Millisecond }, true},
 		"before a rank": {func(w *world, s *ncclsock.Socket) { s.LastSentAge = 75 * time.Millisecond }, false},
 		"never asked":   {func(w *world, s *ncclsock.Socket) { s.BytesSent, s.BytesAcked = 0, 0 }, false},
+		"of a job of one rank": {func(w *world, s *ncclsock.Socket) {
+			s.LastSentAge = 20 * time.Millisecond
+			for _, p := range w.ranks {
+				p.WorldSize = 1
+			}
+		}, false},
 		"a rank of another node is": {func(w *world, s *ncclsock.Socket) {
 			s.LastSentAge = 20 * time.Millisecond
 			for _, p := range w.ranks {
