@@ -341,7 +341,7 @@ func TestARankIsNamedByStacksAlone(t *testing.T) {
 	t.Logf("named after %v: %s", time.Since(began).Round(time.Millisecond), v.Headline)
 	require.Equal(t, "1", v.Culprit["rank"])
 	require.Equal(t, verdict.Partial, v.Confidence)
-	require.Regexp(t, `^2 ranks wait in a collective for rank 1 on \S+: its main thread is asleep in \S+, at 0 % CPU, at job.py:\d+ in save_checkpoint < main$`, v.Headline)
+	require.Regexp(t, `^2 ranks wait in a collective \(all_reduce\) for rank 1 on \S+: its main thread is asleep in \S+, at 0 % CPU, at job.py:\d+ in save_checkpoint < main$`, v.Headline)
 	require.NoError(t, job.ranks[1].cmd.Process.Signal(syscall.SIGWINCH)) // it sleeps no more
 	job.run("step")
 	a.await(t, "its end", func(w verdict.Verdict) bool { return w.ID == v.ID && w.Status == verdict.Resolved })

@@ -42,7 +42,7 @@ func rankFaults() []rankFault {
 	}
 	below := func(static bool) string {
 		if static {
-			return `^all 3 ranks wait in a collective: the fault is below the program$`
+			return `^all 3 ranks wait in a collective \(all_reduce\): the fault is below the program$`
 		}
 		return `^all ranks of .* have called AllReduce #\d+ \(4,096 x bf16\), and all wait: the fault is below the program$`
 	}
@@ -52,7 +52,7 @@ func rankFaults() []rankFault {
 	for _, static := range []bool{false, true} {
 		who := `^rank 1 on \S+ has not called AllReduce #\d+ \(4,096 x bf16\), which 2 ranks have called: `
 		if static {
-			who = `^2 ranks wait in a collective for rank 1 on \S+: `
+			who = `^2 ranks wait in a collective \(all_reduce\) for rank 1 on \S+: `
 		}
 		all = append(all,
 			rankFault{name: "stopped", static: static, make: stop, pattern: "nccl_hang", says: who + `its process is stopped`},
