@@ -51,7 +51,7 @@ type conclusion struct {
 // conclude names what holds the job up at that time, or says when to ask again.
 // While records of others may be on their way, what was told stands.
 func (g *graph) conclude(now int64, fs *facts) (c *conclusion, wait int64, stands bool) {
-	if c := cmp.Or(g.stopped(), g.path(fs)); c != nil {
+	if c := cmp.Or(g.stopped(fs), g.path(fs)); c != nil {
 		return g.inPart(g.dying(g.explained(c, fs), fs, now)), 0, false
 	}
 	start := g.start()
@@ -170,11 +170,11 @@ func (g *graph) believed(c *conclusion) *conclusion {
 	return c
 }
 
-// stopped finds the process that is stopped; of several, the first.
-func (g *graph) stopped() *conclusion {
+// stopped finds the process that is stopped; of several, the first. One whose main thread had ended, and that has ended altogether since, is not.
+func (g *graph) stopped(fs *facts) *conclusion {
 	key := ""
 	for _, s := range g.active {
-		if g.procs[s.Process].State.Halted() && (key == "" || g.before(s.Process, key)) {
+		if p := g.procs[s.Process]; p.State.Halted() && (p.State != socketstall.Zombie || fs.endOf(p, g.j.stalls) == 0) && (key == "" || g.before(s.Process, key)) {
 			key = s.Process
 		}
 	}
