@@ -214,7 +214,7 @@ func (h *Held) where() string {
 	return where
 }
 
-// Asks says for whose answer its main thread waits, a process that is no rank of the job; "" where it does not, or something else
+// Asks says for whose answer the rank waits, a process that is no rank of the job; "" where it does not, or something else
 // holds it up.
 func (d *Doing) Asks() string {
 	if d.Awaits == "" || d.Activity != Idle || d.Waits() != "" || d.Thread.TID != 0 {

@@ -6,8 +6,9 @@ import (
 )
 
 // Outside are the processes of a job that wait for one which is no rank of it: an engine that generates what is trained on, a
-// parameter server. It returns by key the stall towards that one. Gloo asks a rank before it sends or receives: whom a
-// process asked last it waits for (gloo/transport/tcp/unbound_buffer.cc). Nil where ranks of the job are not seen, or it has one alone: nobody waits for that.
+// parameter server. It returns by key the stall towards that one. Gloo asks before it sends or receives: whom a process asked
+// last it waits for (gloo/transport/tcp/unbound_buffer.cc). Nil where ranks of the job are not seen. So it is for a job of one
+// rank: nobody waits for that.
 func (j *Job) Outside(now int64) map[string]*Stall {
 	ranks := make(map[int]bool, len(j.Processes))
 	for _, p := range j.Processes {

@@ -81,12 +81,8 @@ func (s *ranksByStack) eachOther(now int64) (circle, odd []int) {
 
 // patience is how long all ranks wait until that is told, counted from the last one that came. Who waits for each other is
 // told soon, also in the first step of a job: no rank of it starts up, computes or loads any more.
-// Where a rank waits for a process that is none, as its sockets tell, that one may generate or compute for long.
-func (s *ranksByStack) patience(eachOther bool, now int64) int64 {
+func (s *ranksByStack) patience(eachOther bool) int64 {
 	minute, hosts := int64(s.run.options.StuckWait), map[string]bool{}
-	if s.run.stalls != nil && len(s.run.stalls.Outside(now)) > 0 {
-		return outsideWait
-	}
 	if !eachOther {
 		return minute
 	}

@@ -227,7 +227,7 @@ func (s *ranksByStack) does(now int64) doings {
 		if (does == acting || does == untold) && s.run.overdue(s.of[rank], now) {
 			does = stuck
 		}
-		if at := s.of[rank].stack.Since + int64(answerWait); does == stuck && now < at && s.asks(rank, now) != "" {
+		if at := s.of[rank].stack.came() + int64(answerWait); does == stuck && now < at && s.asks(rank, now) != "" {
 			does = working
 			s.run.laterIf(at, now)
 		}
@@ -239,25 +239,30 @@ func (s *ranksByStack) does(now int64) doings {
 // asks says for whose answer a rank waits, by its sockets: a process that is no rank of the job, and may work in health.
 func (s *ranksByStack) asks(rank int, now int64) string {
 	who := s.of[rank]
-	if s.run.stalls == nil || who.stack.Reason != reasonAsleep || who.stack.State.Halted() {
-		return ""
+	if p := s.run.sleepsBySockets(who, now); p != nil && !who.stack.State.Halted() {
+		return p.Doing.Asks()
 	}
-	p := s.run.stalls.Processes[socketstall.ProcessKey(who.host.Host, who.host.PID)]
-	if p == nil || p.Doing.At < who.stack.Since || !p.OpenAt(now) {
-		return ""
-	}
-	return p.Doing.Asks()
+	return ""
 }
 
 // overdue reports whether the sockets of a rank that sleeps say so. They learn its pauses from the data that it
 // sends. Who looks at stacks has to find it in a collective for that, and one of short collectives is seldom found there.
 // An agent that has just begun tells of the same stand anew: what the sockets said of it before counts.
 func (r *callRun) overdue(who *caller, now int64) bool {
+	p := r.sleepsBySockets(who, now)
+	return p != nil && p.Doing.Silence == socketstall.Overdue
+}
+
+// sleepsBySockets is what the sockets say of a rank that sleeps, since it came to stand there; nil where they say nothing of that.
+func (r *callRun) sleepsBySockets(who *caller, now int64) *socketstall.Process {
 	if r.stalls == nil || who.stack.Reason != reasonAsleep {
-		return false
+		return nil
 	}
 	p := r.stalls.Processes[socketstall.ProcessKey(who.host.Host, who.host.PID)]
-	return p != nil && p.Doing.Silence == socketstall.Overdue && p.Doing.At >= who.stack.came() && p.OpenAt(now)
+	if p == nil || p.Doing.At < who.stack.came() || !p.OpenAt(now) {
+		return nil
+	}
+	return p
 }
 
 // waited is since when a rank has slept in one collective; 0: none has, as far as is known.
@@ -452,8 +457,12 @@ func (s *ranksByStack) allWait(shown bool, now int64) *Finding {
 		return nil
 	}
 	circle, odd := s.eachOther(now)
-	if patience := s.patience(circle != nil, now); now < newest+patience && (!silent || patience == outsideWait) {
-		r.later(newest + patience)
+	patience := s.patience(circle != nil)
+	if r.stalls != nil && len(r.stalls.Outside(now)) > 0 { // a rank waits for a process that is none, which may generate or compute for long
+		patience, silent = outsideWait, false
+	}
+	if at := newest + patience; now < at && !silent {
+		r.later(at)
 		return nil
 	}
 	return s.below(circle, odd, now)

@@ -170,7 +170,8 @@ func (g *graph) believed(c *conclusion) *conclusion {
 	return c
 }
 
-// stopped finds the process that is stopped; of several, the first. One whose main thread had ended, and that has ended altogether since, is not.
+// stopped finds the process that is stopped; of several, the first. One whose main thread had ended may have ended altogether
+// since: it is not.
 func (g *graph) stopped(fs *facts) *conclusion {
 	key := ""
 	for _, s := range g.active {

@@ -199,7 +199,7 @@ func ProcessAttributesOn(attributes *record.Attributes) ProcessAttributes {
 // Process returns the writer of the group; each event of the group has this method.
 func (a ProcessAttributes) Process() ProcessAttributes { return a }
 
-// NcclRankAwaits sets nccl.rank.awaits: Address of the process that is no rank of its job, and for whose answer its main thread waits: what it sent there last, over a connection that is none of the job's, was not answered yet. Absent where it waits for none, as far as is known.
+// NcclRankAwaits sets nccl.rank.awaits: Address of the process that is no rank of its job, and for whose answer it waits: what it sent there last, over a connection that is none of the job's, was not answered yet. Absent where it waits for none, as far as is known.
 func (a ProcessAttributes) NcclRankAwaits(v string) { a.attributes.Text("nccl.rank.awaits", v) }
 
 // NcclRankCPULimitCgroup sets nccl.rank.cpu_limit_cgroup: The cgroup whose CPU limit held the rank back, its own or one above it.

@@ -40,7 +40,7 @@ type RankFacts struct {
 	Stopped         identity.Signal // that stopped it, none where it is not stopped or nobody knows
 	UsualPhase      time.Duration   // healthy pause that is usual for what it does
 
-	Awaits   netip.AddrPort       // process of no rank for whose answer its main thread waits, not valid for none
+	Awaits   netip.AddrPort       // process of no rank for whose answer it waits, not valid for none
 	Activity socketstall.Activity // "" when not known
 	Rest     time.Duration        // since nothing of it has made progress
 	Watched  time.Duration        // since it was first seen
