@@ -1,6 +1,7 @@
 package story
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 // Who reads lines reads each revision. Of one verdict that changes several times before it is given out, the last says all: where an
 // earlier one said something else, such as that a death which belongs to a loop was a fault of its own, nobody has to read that. So a
 // verdict is given out once at a time. What woke nobody yet, and is over, is told as open first. Causes come before symptoms, and
-// no number of a revision is left out.
+// no number of a revision is left out. A cause that is found later is told in the incident of which people know.
 func TestAVerdictIsGivenOutOnceAtATime(t *testing.T) {
 	overdue := 0
 	each(t, func(t *testing.T, s told) {
@@ -26,7 +27,7 @@ func TestAVerdictIsGivenOutOnceAtATime(t *testing.T) {
 // once plays the story, and counts the verdicts that were open and over at once.
 func (s told) once(t *testing.T, batch time.Duration) (overdue int) {
 	t.Helper()
-	revisions := map[string]int{}
+	revisions, told, incidents := map[string]int{}, map[string]verdict.Verdict{}, map[string]bool{}
 	e, end := s.engine(t), start
 	give := func() {
 		newest, given := map[string]verdict.Verdict{}, e.Verdicts()
@@ -40,6 +41,15 @@ func (s told) once(t *testing.T, batch time.Duration) (overdue int) {
 				require.Equal(t, []any{verdict.RootCause, verdict.Open, verdict.RootCause, verdict.Resolved, before.Headline}, is, "%s: %s, then %s", v.ID, before.Headline, v.Headline)
 			}
 			newest[v.ID] = v
+		}
+		for id, v := range newest {
+			if before := told[id]; before.Role == verdict.RootCause && v.Role == verdict.Symptom && before.IncidentID != v.IncidentID {
+				require.True(t, incidents[v.IncidentID], "told as one incident, then as another that is new: %s", v.Headline)
+			}
+		}
+		maps.Copy(told, newest)
+		for _, v := range newest {
+			incidents[v.IncidentID] = true
 		}
 	}
 	arrivals := s.Input.arrivals()

@@ -148,6 +148,7 @@ func (f report) beforeItsEnd() verdict.Verdict {
 func (s *Set) give(v verdict.Verdict, c *conclusion) {
 	c.revision++
 	v.Revision = c.revision
+	c.node.Told()
 	c.leads = v.Role == verdict.RootCause && v.Severity != verdict.Info
 	if !s.out.put(v, s.opts.Queue) {
 		s.stats.QueueDropped++

@@ -20,9 +20,10 @@ type report struct{ *Fault }
 func (f report) write() verdict.Verdict {
 	r, c := f.rule, f.verdict
 	evidence := f.evidence()
+	known, _ := c.node.Incident()
 	missing := f.missing(evidence)
 	v := verdict.Verdict{
-		ID: c.id, IncidentID: identifier("incident", c.node.Root()), PatternID: r.ID, Pattern: r.Name,
+		ID: c.id, IncidentID: identifier("incident", known), PatternID: r.ID, Pattern: r.Name,
 		Role: c.role(), Status: verdict.Open, Confidence: cmp.Or(c.best.confidence, verdict.Partial), Trust: c.best.trust,
 		Onset: moment(f.firstBegan()), Updated: moment(max(f.touched, c.resolved)),
 		Culprit: map[string]string{}, Boot: f.boot(), BlastRadius: f.blast(), Drill: f.drill(), Stands: r.Stands,

@@ -99,11 +99,14 @@ func (f *Fault) restoreVerdict(v *savedVerdict) {
 
 // restoreCause puts f back into its incident, under cause if that is known.
 func (f *Fault) restoreCause(v *savedVerdict, cause *Fault) {
+	if v.Incident == "" { // written before incidents had names
+		v.Incident, v.Known = v.Root, v.Revision > 0
+	}
 	if cause == nil || v.On < 0 || v.On >= len(cause.rule.causes) {
-		f.verdict.node.Restore(v.Root, nil, nil)
+		f.verdict.node.Restore(v.Root, v.Incident, v.Known, nil, nil)
 		return
 	}
-	f.verdict.node.Restore(v.Root, cause.verdict.node, cause.rule.causes[v.On].link)
+	f.verdict.node.Restore(v.Root, v.Incident, v.Known, cause.verdict.node, cause.rule.causes[v.On].link)
 }
 
 func (s *Set) restoreRecent(saved *SavedRecent) {

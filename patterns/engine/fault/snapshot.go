@@ -56,6 +56,8 @@ type savedVerdict struct {
 	Parent     string             `json:"parent,omitempty"` // verdict id
 	On         int                `json:"on,omitempty"`     // which explanation of the parent's rule
 	Root       string             `json:"root"`
+	Incident   string             `json:"incident,omitempty"` // after which its incident is named
+	Known      bool               `json:"known,omitempty"`    // and whether that name was told
 	Places     []SavedPlaces      `json:"places,omitempty"`
 }
 
@@ -121,6 +123,7 @@ func (f *Fault) saveVerdict() *savedVerdict {
 		Revision: c.revision, Emitted: c.emitted, Told: c.told, Leads: c.leads, Due: c.due, Changed: c.changed, QuietEvery: c.quietEvery, NextQuiet: c.nextQuiet, Held: c.held,
 		Resolved: c.resolved, Withdrawn: c.withdrawn, Ended: c.ended, Closing: c.closing, Before: c.returns, Root: c.node.Root(),
 	}
+	v.Incident, v.Known = c.node.Incident()
 	v.Seen, v.Short = f.rule.namesOf(c.best.seen), f.rule.namesOf(c.best.short)
 	if cause, via := c.node.Cause(); cause != nil {
 		v.Parent, v.On = cause.ID(), via.Index

@@ -214,7 +214,11 @@ func (g *Graph) reconsider(n *Node, past []end) {
 	alone := n.parent == nil // its cause, if it had one, has left the state and keeps it
 	n.Grew()
 	n.Turned()
-	g.Leave(n)
+	for _, child := range children {
+		child.detach()
+	}
+	n.detach()
+	g.forget(n)
 	for _, one := range append(children, n) {
 		if one != n || !alone {
 			one.root = one.verdict.ID()

@@ -98,13 +98,23 @@ type Node struct {
 	via      *Link
 	children []*Node
 	root     string // id of the verdict that is the root cause, its own when it is one
-	ends     []end  // where the graph has it
+	incident name
+	ends     []end // where the graph has it
 	has      map[end]struct{}
 	names    map[uint64]struct{} // what its evidence names, as the graph knows it: hashes of it
 }
 
+// name is what people know an incident by. It stays when another root cause is found: a cause
+// that comes to what they were told of is news of that incident, and no incident of its own.
+type name struct {
+	id   string // of a verdict that is in it, or was
+	told bool   // somebody has read it
+}
+
 // NewNode is the place of a verdict that nothing explains yet.
-func NewNode(v Verdict) *Node { return &Node{verdict: v, root: v.ID()} }
+func NewNode(v Verdict) *Node {
+	return &Node{verdict: v, root: v.ID(), incident: name{id: v.ID()}}
+}
 
 // Entered reports whether the graph has it anywhere.
 func (n *Node) Entered() bool { return len(n.ends) > 0 }
@@ -139,6 +149,16 @@ func (n *Node) Named(name uint64) bool {
 
 // Root is the id of the root cause of its incident.
 func (n *Node) Root() string { return n.root }
+
+// Incident is the id of the verdict after which its incident is named, and whether that was told.
+func (n *Node) Incident() (id string, told bool) { return n.incident.id, n.incident.told }
+
+// Told is called when its verdict is given out.
+func (n *Node) Told() {
+	if !n.incident.told {
+		n.top().rename(name{n.incident.id, true})
+	}
+}
 
 // IsRoot reports whether nothing explains it.
 func (n *Node) IsRoot() bool { return n.root == n.verdict.ID() }
@@ -254,12 +274,26 @@ func (n *Node) attach(cause *Node, via *Link) {
 	n.parent, n.via = cause, via
 	cause.children = append(cause.children, n)
 	n.reroot()
+	if n.incident.told && !cause.incident.told {
+		n.top().rename(n.incident)
+	} else {
+		n.rename(cause.incident)
+	}
 	n.Grew()
 	n.Turned()
 }
 
-// detach takes n from what explains it.
+// detach takes n from what explains it, as an incident of its own.
 func (n *Node) detach() {
+	if n.parent == nil {
+		return
+	}
+	rest := n.top()
+	n.unlink()
+	n.part(rest)
+}
+
+func (n *Node) unlink() {
 	if n.parent == nil {
 		return
 	}
@@ -267,19 +301,47 @@ func (n *Node) detach() {
 	n.parent, n.via = nil, nil
 }
 
+// part names the two incidents into which one falls: the name goes with the verdict that it is of.
+func (n *Node) part(rest *Node) {
+	if n.holds(n.incident.id) {
+		rest.rename(name{id: rest.root})
+		return
+	}
+	n.rename(name{id: n.verdict.ID()})
+}
+
+// holds reports whether a verdict is n, or is explained by it.
+func (n *Node) holds(id string) bool {
+	return n.verdict.ID() == id || slices.ContainsFunc(n.children, func(child *Node) bool { return child.holds(id) })
+}
+
+// rename tells n and all it explains what their incident is called.
+func (n *Node) rename(to name) {
+	stack := []*Node{n}
+	for len(stack) > 0 {
+		at := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		if at.incident.id != to.id {
+			at.verdict.Changed()
+		}
+		at.incident = to
+		stack = append(stack, at.children...)
+	}
+}
+
 // release takes n from its incident. Its symptoms keep the root cause they were
-// given.
+// given, and the name.
 func (n *Node) release() {
-	n.detach()
+	n.unlink()
 	for _, child := range n.children {
 		child.parent, child.via = nil, nil
 	}
 	n.children = nil
 }
 
-// Restore puts n back under this root, and under its cause if that is known.
-func (n *Node) Restore(root string, cause *Node, via *Link) {
-	n.root = root
+// Restore puts n back under this root, and under its cause if that is known, in an incident of this name.
+func (n *Node) Restore(root, incident string, told bool, cause *Node, via *Link) {
+	n.root, n.incident = root, name{incident, told}
 	if cause == nil || cause.descendsFrom(n) {
 		return
 	}

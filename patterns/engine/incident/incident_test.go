@@ -548,8 +548,8 @@ func TestTheNewestMeetWhereTooManyShareValues(t *testing.T) {
 func TestRestoreRefusesACircle(t *testing.T) {
 	b := newBench()
 	x, y := b.verdict("x", second), b.verdict("y", second)
-	x.node.Restore("y", y.node, b.link)
-	y.node.Restore("x", x.node, b.link)
+	x.node.Restore("y", "y", true, y.node, b.link)
+	y.node.Restore("x", "y", true, x.node, b.link)
 	cause, via := x.node.Cause()
 	require.Equal(t, "y", cause.ID())
 	require.Equal(t, b.link, via)
