@@ -25,6 +25,8 @@ KERNEL ?=
 FUZZTIME ?= 5s
 SOAK ?= 10m
 TRUTH ?= 15m
+# A file of earlier runs, to which make truth adds its own: the page is about all of them.
+TRUTH_SUM ?=
 SEEDS ?= 1,2,3
 ARCHITECTURES ?= amd64 arm64
 KUBERNETES := 1.35.4
@@ -183,7 +185,7 @@ soak: gotestsum ## Healthy jobs of stand-in ranks for SOAK: nobody may be accuse
 
 .PHONY: truth
 truth: build gotestsum ## Breaks real PyTorch jobs beside tracecore for TRUTH, and writes docs/truth.md (as root; the first time it makes a Debian with PyTorch in .cache/truth)
-	$(CHECK) bash -c 'truth/root.sh .cache/truth/root && go build -o bin/truth ./truth && unshare -m --propagation private bin/truth -for $(TRUTH) -report docs/truth.md'
+	$(CHECK) bash -c 'truth/root.sh .cache/truth/root && go build -o bin/truth ./truth && unshare -m --propagation private bin/truth -for $(TRUTH) $(if $(TRUTH_SUM),-sum $(TRUTH_SUM)) -report docs/truth.md'
 
 .PHONY: bench
 bench: gotestsum ## Benchmarks of PACKAGES, as root; of all of them also into BENCHMARKS.md

@@ -253,10 +253,23 @@ func TestRunsAreSummed(t *testing.T) {
 	require.Len(t, sum.Runs, 3)
 	require.Len(t, sum.Between, 3)
 	require.Equal(t, 2*time.Hour, sum.healthy())
-	faults, health := sum.sums()
-	require.Equal(t, []int{1, 1, 0, 1, 1}, []int{faults.trials, faults.culprit, faults.cause, health.trials, health.void})
+	tried, quiet := sum.sums()
+	require.Equal(t, []int{1, 1, 0, 1, 1}, []int{tried.trials, tried.culprit, tried.cause, quiet.trials, quiet.void})
 	require.Equal(t, "frozen", sum.Results[0].Kind.name)
 	require.NotNil(t, sum.Results[0].Kind.do)
+
+	told := []judge.Line{accusation("a", 1, nil)}
+	b := testBench()
+	b.results.add([]result{
+		{Kind: faults()[1], Outcome: judge.Outcome{Culprit: true, Cause: true, Told: told, Beside: told}},
+		{Kind: faults()[1], Outcome: judge.Outcome{Culprit: true, Told: told}},
+	})
+	require.NoError(t, b.account().since(file))
+	sum = &account{}
+	require.NoError(t, sum.since(file))
+	require.Len(t, sum.Results, 5)
+	require.Empty(t, append(sum.Results[3].Outcome.Told, sum.Results[3].Outcome.Beside...), "right, and nothing to list")
+	require.Equal(t, told[0].Headline, sum.Results[4].Outcome.Told[0].Headline, "the page shows what was told")
 
 	for _, damaged := range []string{`{"results":[{"Kind":"no such kind"}]}`, `{"runs":`} {
 		require.NoError(t, os.WriteFile(file, []byte(damaged), 0o600))

@@ -49,7 +49,8 @@ func (b *bench) account() *account {
 	return &account{Runs: []string{b.conditions()}, Results: b.results.all(), Between: b.between.all(), Others: b.owners.others()}
 }
 
-// since adds the runs that a file holds to this one, and leaves all of them there.
+// since adds the runs that a file holds to this one, and leaves all of them there. Of what was told in a trial
+// it leaves what the page lists: the file is kept with the code.
 func (a *account) since(file string) error {
 	var sum account
 	text, err := os.ReadFile(file)
@@ -65,6 +66,11 @@ func (a *account) since(file string) error {
 	sum.Runs, sum.Results, sum.Between = append(sum.Runs, a.Runs...), append(sum.Results, a.Results...), append(sum.Between, a.Between...)
 	sum.Others += a.Others
 	*a = sum
+	for i := range a.Results {
+		if r := &a.Results[i]; r.miss(io.Discard) == 0 {
+			r.Outcome.Told, r.Outcome.Beside = nil, nil
+		}
+	}
 	if text, err = json.Marshal(a); err != nil {
 		return err
 	}
