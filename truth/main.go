@@ -341,7 +341,7 @@ func (r *result) misses() []string {
 			}
 		}
 	}
-	if o.Culprit && (!o.Cause || o.Line != o.Placed) {
+	if o.Culprit && (!o.Cause || o.Line != o.Placed) && len(o.Told) > 0 {
 		show(o.Told[len(o.Told)-1])
 	}
 	if !r.Kind.healthy && !o.Culprit {
