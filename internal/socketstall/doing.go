@@ -17,6 +17,7 @@ type Doing struct {
 	At       int64    `json:"at,omitempty"` // time of the record that says so, 0: none has
 	Activity Activity `json:"a,omitempty"`
 	Silence  Silence  `json:"l,omitempty"`
+	Acted    int64    `json:"ac,omitempty"` // when something of its process tree last went on, 0 not known
 	Learned  bool     `json:"le,omitempty"` // which pauses are usual for it is known
 	Watched  int64    `json:"w,omitempty"`  // since when the receiver watches it, 0 not known
 	Syscall  string   `json:"s,omitempty"`  // in which its main thread sleeps
@@ -90,7 +91,7 @@ func DoingOf(a pcommon.Map, time int64) Doing {
 	d.Limit = Text(a, "nccl.rank.cpu_limit_cgroup")
 	d.Milli, d.Throttle, d.Pressure = atMost(a, "nccl.rank.cpu_limit_millicores", 1<<30), atMost(a, "nccl.rank.cpu_throttled_percent", 100), atMost(a, "nccl.rank.cpu_pressure_percent", 100)
 	_, d.Learned = a.Get("nccl.rank.usual_phase_ns")
-	d.Watched = ago(a, "nccl.rank.watched_ns", time)
+	d.Watched, d.Acted = ago(a, "nccl.rank.watched_ns", time), ago(a, "nccl.rank.rest_ns", time)
 	if pid, _ := Number(a, "nccl.rank.child_pid"); pid > 0 {
 		d.ChildPID = pid
 	}

@@ -126,7 +126,9 @@ func (r *callRun) byStacks(limited map[process]int64, unseen map[unseenCalls]int
 	if len(s.outside) == 0 {
 		f = s.allWait(shown, now)
 	} else if f = s.oneMount(now); f == nil {
-		if f = s.nameServer(now); f == nil {
+		if s.lookUp() {
+			f = s.nameServer(now)
+		} else {
 			f = s.few(shown, now)
 		}
 	}
@@ -224,7 +226,9 @@ func (s *ranksByStack) does(now int64) doings {
 	worst, waited := stuck, s.waited()
 	for _, rank := range s.outside {
 		does := s.of[rank].stack.does(now, waited)
-		if (does == acting || does == untold) && s.run.overdue(s.of[rank], now) {
+		if does == stuck && s.run.actedSince(s.of[rank], now) {
+			does = acting
+		} else if (does == acting || does == untold) && s.run.overdue(s.of[rank], now) {
 			does = stuck
 		}
 		if at := s.of[rank].stack.came() + int64(answerWait); does == stuck && now < at && s.asks(rank, now) != "" {
@@ -251,6 +255,16 @@ func (s *ranksByStack) asks(rank int, now int64) string {
 func (r *callRun) overdue(who *caller, now int64) bool {
 	p := r.sleepsBySockets(who, now)
 	return p != nil && p.Doing.Silence == socketstall.Overdue
+}
+
+// lookTime is how old a look at a stack may be that is told now: one is taken each second (receiver stacks).
+const lookTime = time.Second
+
+// actedSince reports whether the sockets of a rank that sleeps say that it rests no more: it has done something since it was last seen
+// to stand there. If it stands there again, both will say so.
+func (r *callRun) actedSince(who *caller, now int64) bool {
+	p := r.sleepsBySockets(who, now)
+	return p != nil && p.Doing.Silence == socketstall.Usual && p.Doing.Acted > who.stack.told()-int64(lookTime)
 }
 
 // sleepsBySockets is what the sockets say of a rank that sleeps, since it came to stand there; nil where they say nothing of that.
@@ -399,15 +413,19 @@ func (s *ranksByStack) stoodLast(ranks []int) int64 {
 	return last
 }
 
-// nameServer finds that all who stand outside wait for the answer of a name server: often all ranks, as they start, for the
-// address of their store. Then nobody waits for them.
+// lookUp reports whether all who stand outside wait for the answer of a name server.
+func (s *ranksByStack) lookUp() bool {
+	return !slices.ContainsFunc(s.outside, func(rank int) bool {
+		p := &s.of[rank].stack
+		return p.Class != classNameServer || p.State.Halted()
+	})
+}
+
+// nameServer tells of that: often all ranks, as they start, ask for the address of their store. Then nobody waits for them. At the
+// start of a job nobody knows how long its look-ups take.
 func (s *ranksByStack) nameServer(now int64) *Finding {
-	for _, rank := range s.outside {
-		if p := &s.of[rank].stack; p.Class != classNameServer || p.State.Halted() {
-			return nil
-		}
-	}
-	if at := s.stoodLast(s.outside) + int64(nameWait); now < at && (len(s.waits) == 0 || s.does(now) != stuck) {
+	starts := len(s.waits) == 0 || slices.ContainsFunc(s.waits, func(rank int) bool { return s.of[rank].stack.meets() })
+	if at := s.stoodLast(s.outside) + int64(nameWait); now < at && (starts || s.does(now) != stuck) {
 		s.run.later(at)
 		return nil
 	}

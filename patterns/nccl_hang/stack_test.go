@@ -154,6 +154,43 @@ func stallOf(silence string) func(pcommon.Map) {
 	}
 }
 
+// A look at a stack may be a second old when it is told. A rank that its sockets have seen to do something since stands there no more, as
+// far as is known: a hang that has just ended is told by nobody.
+func TestARankThatHasActedSinceIsNotTold(t *testing.T) {
+	for name, tc := range map[string]struct {
+		silence string
+		rest    time.Duration
+		told    bool
+	}{
+		"it acts":                             {"usual", 0, false},
+		"it has acted since":                  {"usual", 400 * time.Millisecond, false},
+		"it acted before it came there":       {"usual", 4 * time.Second, true},
+		"it rests for too long, as they know": {"overdue", 400 * time.Millisecond, true},
+		"nobody knows when it acted":          {"usual", -1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &standingJob{newCalls(4), newJoin(DefaultOptions)}
+			rounds := s.next(t, time.Second, func(c *calls) {
+				c.stand(inCollective, but(4, 2)...).stalled("overdue", but(4, 2)...)
+				c.record(socketstall.Event, comm{}, 2, func(a pcommon.Map) {
+					stallOf(tc.silence)(a)
+					if tc.rest >= 0 {
+						a.PutInt("nccl.rank.rest_ns", int64(tc.rest))
+					}
+				})
+				c.stand(inLock, 2)
+			})
+			rounds = append(rounds, s.next(t, 10*time.Second, func(*calls) {})...)
+			require.Equal(t, tc.told, len(findings(rounds)) == 1)
+			if !tc.told {
+				rounds = s.next(t, 5*time.Second, func(c *calls) { c.stalled("overdue", but(4)...) })
+				rounds = append(rounds, s.next(t, 10*time.Second, func(*calls) {})...)
+				require.Len(t, findings(rounds), 1, "it stands there again")
+			}
+		})
+	}
+}
+
 func (c *calls) ranks() []int { return but(c.world) }
 
 func (s stack) in(class string) stack { s.class = class; return s }
@@ -576,7 +613,10 @@ func (s *standingJob) next(t *testing.T, after time.Duration, records func(*call
 // Ranks that look up a name are told once the last of them has waited for half a minute, also where their agent begins anew
 // meanwhile, and until one goes on.
 func TestRanksThatWaitForANameServerAreGivenHalfAMinute(t *testing.T) {
+	overdue, starts := looksUp, inCollective
+	overdue.silence, starts.call = "overdue", callInit
 	for name, begins := range map[string]func(*calls){
+		"one, at the start, and nobody knows how long that takes": func(c *calls) { c.stand(starts, but(8, 5)...).stand(overdue, 5) },
 		"all of them":                        func(c *calls) { c.stand(looksUp, but(8)...) },
 		"one, and the others wait for it":    func(c *calls) { c.stand(inCollective, but(8, 5)...).stand(looksUp, 5) },
 		"some, and the others wait for them": func(c *calls) { c.stand(inStore, 0, 1).stand(looksUp, but(8, 0, 1)...) },
@@ -594,6 +634,12 @@ func TestRanksThatWaitForANameServerAreGivenHalfAMinute(t *testing.T) {
 			require.Len(t, rounds[0].Cleared, 1)
 		})
 	}
+	t.Run("one, in a step, for longer than usual", func(t *testing.T) {
+		s := &standingJob{newCalls(8), newJoin(DefaultOptions)}
+		told := findings(s.next(t, 0, func(c *calls) { c.stand(inCollective, but(8, 5)...).stand(overdue, 5) }))
+		require.Len(t, told, 1)
+		require.Equal(t, NameServer, told[0].Kind)
+	})
 	t.Run("all, and one goes on", func(t *testing.T) {
 		s := &standingJob{newCalls(8), newJoin(DefaultOptions)}
 		require.Empty(t, s.next(t, 0, func(c *calls) { c.stand(looksUp, but(8)...) }))

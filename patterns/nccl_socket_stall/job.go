@@ -250,7 +250,7 @@ func (g *graph) goesOn(of *told) string {
 	}
 	for _, key := range of.Rest {
 		p := g.procs[key]
-		if p != nil && p.Doing.Silence == socketstall.Usual && p.Doing.At > of.Said && (p.Doing.Progress() || p.Sent > of.Said) {
+		if p != nil && p.Doing.Silence == socketstall.Usual && p.Doing.At > of.Said && (p.Doing.Progress() || max(p.Sent, p.Doing.Acted) > of.Said) {
 			return key
 		}
 	}
@@ -262,9 +262,13 @@ func (j *job) goesOn(g *graph, key string) []rule.Finding {
 	at := max(j.stalls.Last, j.Told.Time)
 	a := j.named()
 	p := g.procs[key]
-	a[attrGoesOn] = g.who(key) + " goes on: it has sent data again"
-	if p.Doing.Progress() {
+	switch {
+	case p.Doing.Progress():
 		a[attrGoesOn] = g.who(key) + " goes on: " + doing(p)
+	case p.Sent > j.Told.Said:
+		a[attrGoesOn] = g.who(key) + " goes on: it has sent data again"
+	default:
+		a[attrGoesOn] = g.who(key) + " goes on: it rests no more"
 	}
 	j.Told, j.After = nil, at
 	return []rule.Finding{{Event: eventEnd, ID: j.stalls.Name, Time: at, Last: at, Attributes: a}}

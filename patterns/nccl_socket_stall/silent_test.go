@@ -159,18 +159,68 @@ func TestTheStageThatOwesHoldsThePipelineUp(t *testing.T) {
 	}
 }
 
+// goesOn tells all of it again 8 s later. By then this rank is silent as usual, and rests for so long.
+func (s *stages) goesOn(d *detector, who int, activity string, rest int64) {
+	for _, r := range s.records() {
+		r.Time += 8 * second
+		for _, age := range []string{"nccl.socket.stall.age_ns", "nccl.rank.last_sent_age_ns", "nccl.rank.last_received_age_ns", "nccl.socket.last_sent_age_ns", "nccl.socket.last_received_age_ns"} {
+			if v, has := r.Attributes.Get(age); has {
+				v.SetInt(v.Int() + 8*second)
+			}
+		}
+		if rule.Text(r.Attributes, "gen_ai.training.rank") == fmt.Sprint(who) {
+			put(r, map[string]any{"nccl.rank.silence": "usual", "nccl.rank.activity": activity, "nccl.rank.rest_ns": rest})
+		}
+		d.Observe(r)
+	}
+}
+
+// What was told of a rank that rested was so, and is over once it rests no more, though nothing has moved yet. One that its receiver
+// judges otherwise by now, and that has done nothing since, was not what the others waited for.
+func TestWhatWasToldOfARankIsOverOnceItRestsNoMore(t *testing.T) {
+	for name, tc := range map[string]struct {
+		activity string
+		rest     int64
+		event    string
+		says     string
+	}{
+		"it works":                     {"computing", 0, eventEnd, " goes on: "},
+		"it has acted since":           {"", second / 2, eventEnd, " goes on: it rests no more"},
+		"it rests as long as it stood": {"idle", 9 * second, eventCulprit, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := stages{ages: []ages{{1676, 1676}, {1700, 1676}, {1676, 1676}}, ring: true}
+			d := fresh()
+			observe(d, s.records())
+			findings := d.Decide(began + second)
+			require.Len(t, findings, 1)
+			require.EqualValues(t, 1, findings[0].Attributes["gen_ai.training.rank"])
+			s.goesOn(d, 1, tc.activity, tc.rest)
+			findings = d.Decide(began + 10*second)
+			require.Len(t, findings, 1)
+			require.Equal(t, tc.event, findings[0].Event)
+			require.Equal(t, tc.event == eventCulprit, findings[0].Gone)
+			if tc.says != "" {
+				require.Contains(t, findings[0].Attributes[attrGoesOn], tc.says)
+			}
+		})
+	}
+}
+
 // Of ranks that fell silent at once the others wait for one. Once one of them works again, what was told was so, and
 // is over: it may be the one, or it gives up waiting.
 func TestWhatWasToldOfTiedRanksIsOverOnceOneWorksAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
 		who      int
 		activity string
+		rest     int64
 		over     bool
 	}{
-		"the first works":             {2, "computing", true},
-		"the second works":            {3, "computing", true},
-		"the first rests, as usual":   {2, "idle", false},
-		"another, which waits, works": {1, "computing", false},
+		"the first works":             {2, "computing", 0, true},
+		"the second works":            {3, "computing", 0, true},
+		"the first rests, as usual":   {2, "idle", 9 * second, false},
+		"another, which waits, works": {1, "computing", 0, false},
+		"another, which waits, acted": {1, "idle", 2 * second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := stages{ages: []ages{{1560, 1560}, {1544, 1544}, {1620, 1552}, {1624, 1552}}}
@@ -179,18 +229,7 @@ func TestWhatWasToldOfTiedRanksIsOverOnceOneWorksAgain(t *testing.T) {
 			findings := d.Decide(began + second)
 			require.Len(t, findings, 1)
 			require.Equal(t, heldTied, findings[0].Attributes[attrHeld])
-			for _, r := range s.records() {
-				r.Time += 8 * second
-				for _, age := range []string{"nccl.socket.stall.age_ns", "nccl.rank.last_sent_age_ns", "nccl.rank.last_received_age_ns", "nccl.socket.last_sent_age_ns", "nccl.socket.last_received_age_ns"} {
-					if v, has := r.Attributes.Get(age); has {
-						v.SetInt(v.Int() + 8*second)
-					}
-				}
-				if rule.Text(r.Attributes, "gen_ai.training.rank") == fmt.Sprint(tc.who) {
-					put(r, map[string]any{"nccl.rank.silence": "usual", "nccl.rank.activity": tc.activity})
-				}
-				d.Observe(r)
-			}
+			s.goesOn(d, tc.who, tc.activity, tc.rest)
 			findings = d.Decide(began + 10*second)
 			if !tc.over {
 				require.Empty(t, findings)
