@@ -102,10 +102,10 @@ func (t *trial) right(pattern, reason string) {
 
 // rightAgain adds the answer that the job dies of the rank at each of its starts. It is
 // right where trials before this one ended the job, too. It says how the rank died, or what it
-// displayed last.
+// displayed last, and at which line.
 func (t *trial) rightAgain(reason string) {
 	t.truth.Right = append(t.truth.Right, judge.Answer{
-		Pattern: "crash_loop", Says: regexp.MustCompile(fmt.Sprintf(`rank %[1]d \((%[2]s)\)|rank %[1]d \([^()]*\)( \d+ times)?; the last displayed .*(%[2]s)`, t.rank, reason)),
+		Pattern: "crash_loop", Says: regexp.MustCompile(fmt.Sprintf(`rank %[1]d \((%[2]s)\)|rank %[1]d \([^()]*\)( \d+ times)?; the last displayed .*(%[2]s)`, t.rank, reason)), At: t.place,
 	})
 }
 
