@@ -54,7 +54,7 @@ func Detector() rule.Detector {
 		Attributes: []string{
 			rule.AttributeRank, rule.AttributeRankPID, rule.AttributeRankStart, rule.AttributeJob, rule.AttributeJobDomain, rule.AttributeRendezvous, rule.AttributeDrill, "host.name", "process.executable.name",
 			"process.pid", "process.exit.code", "process.exit.helper", "process.exit.inherited_identity", "process.exit.signal", "process.exit.signal_name",
-			"gen_ai.training.world_size", "process.exit.spared_ranks", "signal.number", "signal.sender.relation",
+			"gen_ai.training.world_size", "process.exit.alike_ranks", "process.exit.spared_ranks", "signal.number", "signal.sender.name", "signal.sender.relation",
 		},
 		Parameters: map[string]rule.ParameterType{
 			"starts": rule.IntegerParameter, "apart": rule.DurationParameter, "at_once": rule.DurationParameter,
@@ -121,12 +121,14 @@ type start struct {
 	PID    int64  `json:"pid,omitempty"`
 	How    string `json:"how"`
 	Killed bool   `json:"killed,omitempty"` // with another, at once
-	Well   bool   `json:"well,omitempty"`   // none of its ranks has died, and one ended with status 0
-	Left   int64  `json:"left,omitempty"`   // ranks that ended with status 0, of one that ends well
-	World  int64  `json:"world,omitempty"`  // of so many; 0: not known
-	Late   bool   `json:"late,omitempty"`   // it was read late
-	Beside bool   `json:"beside,omitempty"` // ranks of an earlier start live beside it
-	Life   int64  `json:"life,omitempty"`   // of the rank that died first; 0: not known
+	// Limited: the time of all its ranks was over. What dies after that dies of it.
+	Limited bool  `json:"limited,omitempty"`
+	Well    bool  `json:"well,omitempty"`   // none of its ranks has died, and one ended with status 0
+	Left    int64 `json:"left,omitempty"`   // ranks that ended with status 0, of one that ends well
+	World   int64 `json:"world,omitempty"`  // of so many; 0: not known
+	Late    bool  `json:"late,omitempty"`   // it was read late
+	Beside  bool  `json:"beside,omitempty"` // ranks of an earlier start live beside it
+	Life    int64 `json:"life,omitempty"`   // of the rank that died first; 0: not known
 	// Deaths are those of other ranks that ended in the same way, in their order.
 	Deaths []death `json:"deaths,omitempty"`
 }
@@ -246,7 +248,16 @@ func end(r *rule.Record) (*start, bool) {
 		world, _ := rule.Integer(a, "gen_ai.training.world_size")
 		return &start{Run: r.Run, Time: r.Time, Rank: rank, Well: true, Left: 1, World: world}, true
 	}
-	return ended(r, rank, cmp.Or(rule.Text(a, "process.exit.signal_name"), status+strconv.FormatInt(code, 10))), true
+	s := ended(r, rank, cmp.Or(rule.Text(a, "process.exit.signal_name"), status+strconv.FormatInt(code, 10)))
+	s.Limited = limited(r)
+	return s, true
+}
+
+// limited reports whether the limit on time around the rank was over, and all others of its host have one, as in rank_exit.
+func limited(r *rule.Record) bool {
+	alike, known := rule.Integer(r.Attributes, "process.exit.alike_ranks")
+	spared, _ := rule.Integer(r.Attributes, "process.exit.spared_ranks")
+	return known && alike > 0 && alike == spared && rule.Text(r.Attributes, "signal.sender.name") == "timeout"
 }
 
 // ended is a start that the death of this rank ended.
@@ -319,6 +330,9 @@ func (l *loop) take(s *start, c *closeness) {
 	default:
 		old := l.Starts[at]
 		near := max(old.Time-s.Time, s.Time-old.Time) <= c.atOnce
+		if old.Limited || s.Limited {
+			old.Limited, s.Limited = true, true
+		}
 		killed := old.Killed || near && old.Rank != s.Rank && old.How == "SIGKILL" && s.How == "SIGKILL"
 		if s.before(old) {
 			l.Starts[at] = s
@@ -397,7 +411,7 @@ func (d *detector) trim(l *loop) {
 		switch gone := l.Starts[0]; {
 		case gone.Well:
 			l.Before, l.Since = 0, 0
-		case !gone.Killed:
+		case !gone.Killed && !gone.Limited:
 			l.Since = cmp.Or(l.Since, gone.Time)
 			l.Before++
 		}
@@ -453,7 +467,7 @@ func (l *loop) asBefore(c *closeness) bool {
 		return false
 	}
 	last, before := l.Starts[len(l.Starts)-1], l.Starts[len(l.Starts)-2]
-	return !before.Well && !before.Killed && last.How == before.How && last.Rank == before.Rank && !before.tied(c) && !last.tied(c)
+	return !before.Well && !before.Killed && !before.Limited && !last.Limited && last.How == before.How && last.Rank == before.Rank && !before.tied(c) && !last.tied(c)
 }
 
 // outlives is when the start that lives has done so for longer than those which died; 0: none lives.
@@ -515,7 +529,7 @@ func (l *loop) judge(key string, least int, apart int64, c *closeness) (f rule.F
 			break
 		}
 	}
-	crashes := slices.DeleteFunc(slices.Clone(since), func(s *start) bool { return s.Killed })
+	crashes := slices.DeleteFunc(slices.Clone(since), func(s *start) bool { return s.Killed || s.Limited })
 	from := len(crashes)
 	for from > 0 && (from == len(crashes) || crashes[from].Time-crashes[from-1].Time <= apart) {
 		from--
