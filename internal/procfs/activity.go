@@ -136,6 +136,15 @@ func (f *FS) OpenFile(pid uint32, fd int) (string, error) {
 	return strings.ToValidUTF8(link[:min(len(link), maxName)], "?"), err
 }
 
+// SocketOf is the inode of an open file that is a socket.
+func (f *FS) SocketOf(pid uint32, fd int) (inode uint64, is bool) {
+	name, err := f.OpenFile(pid, fd)
+	if err != nil {
+		return 0, false
+	}
+	return inodeOf(name, "socket")
+}
+
 // Sockets are the inodes of the sockets that a process has open ("socket:[7]"), each once, so
 // many of them at most. Over counts the files beyond that are sockets, too.
 func (f *FS) Sockets(pid uint32, most int) (inodes []uint64, over int, err error) {

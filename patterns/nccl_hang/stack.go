@@ -18,6 +18,7 @@ const (
 
 // stackAttributes are what is read of them, beside identity and what a process does.
 var stackAttributes = []string{
+	"network.connection.state", "network.peer.address", "network.peer.port", "server.address", "server.port",
 	"process.stack.call", "process.stack.hash", "process.stack.kernel_function", "process.stack.kernel_owner", "process.stack.mount_point", "process.stack.mount_source", "process.stack.mount_type",
 	"process.stack.reason", "process.stack.state", "process.stack.still_ns", "process.stack.unread", "process.stack.wait_class", "process.stack.where",
 }
@@ -36,6 +37,8 @@ type stackPlace struct {
 	Hash     string            `json:"h,omitempty"`
 	Where    string            `json:"w,omitempty"` // the line, of a collective where it is sent
 	Call     string            `json:"a,omitempty"` // of the library in which it waits for others: all_reduce, recv
+	Store    string            `json:"e,omitempty"` // address at which it waits for the other ranks of its job
+	Link     string            `json:"i,omitempty"` // how its connection to that stands
 	Since    int64             `json:"b,omitempty"`
 	Came     int64             `json:"n,omitempty"` // before Since, where it was told for another reason first
 	Left     int64             `json:"l,omitempty"` // of a rank that stands there no more: since when it had waited at the start of its job
@@ -75,6 +78,7 @@ func stackOf(event string, at int64, a pcommon.Map) stackPlace {
 	if p.Class == classCollective || p.Class == classStore || event == eventDoes {
 		p.Where, p.Call = socketstall.Clip(str(a, "process.stack.where")), socketstall.Clip(str(a, "process.stack.call"))
 	}
+	p.Store, p.Link = storeOf(a)
 	p.Mount, p.Storage = mountOf(a)
 	if p.Storage == "" && (p.Class == classStorage || p.Class == classData) && remote[p.Owner] && p.Mount == "" {
 		p.Mount, p.Storage = p.Owner, p.Owner
@@ -158,7 +162,7 @@ func (p *stackPlace) told() int64 { return max(p.At, p.Doing.At) }
 
 // same reports whether nothing differs that anything rests on.
 func (p stackPlace) same(o *stackPlace) bool {
-	return p.Standing == o.Standing && p.Unread == o.Unread && p.Class == o.Class && p.Reason == o.Reason && p.Hash == o.Hash && p.Where == o.Where && p.State == o.State && p.Storage == o.Storage &&
+	return p.Standing == o.Standing && p.Unread == o.Unread && p.Class == o.Class && p.Reason == o.Reason && p.Hash == o.Hash && p.Where == o.Where && p.Store == o.Store && p.Link == o.Link && p.State == o.State && p.Storage == o.Storage &&
 		p.Doing.Silence == o.Doing.Silence && p.Doing.Activity == o.Doing.Activity
 }
 

@@ -113,6 +113,8 @@ func (r *callRun) byStacks(limited map[process]int64, unseen map[unseenCalls]int
 	s := r.stacked()
 	shown, why := false, ""
 	switch {
+	case s.meet() && r.comesTogether():
+		return r.atStart(now)
 	case len(s.waits)+len(s.outside)+len(s.hidden)+len(s.ended) < r.world:
 		return r.atStart(now)
 	case len(s.ended) > 0:
@@ -498,7 +500,7 @@ func (s *ranksByStack) below(circle, odd []int, now int64) *Finding {
 		f.stands, f.Does, f.Detail = s.of, "", s.eachOtherText(circle, odd)
 	}
 	if slices.ContainsFunc(s.waits, func(rank int) bool { return s.of[rank].stack.inStore() }) {
-		f.Kind, f.Detail = Apart, ""
+		f.Kind, f.Detail = Apart, s.stores()
 	}
 	if lack := s.run.lack(); lack != "" {
 		f.Kind, f.Detail = Apart, lack

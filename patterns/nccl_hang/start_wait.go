@@ -26,11 +26,25 @@ const callInit = "init_process_group"
 const (
 	doubtAbsent = "their processes may run where no agent sees them"
 	doubtMeet   = "the address at which each of them waits is not known"
+	doubtPlace  = "at which address they should meet is not known"
+	doubtStore  = "what is wrong at that address is not seen"
 )
 
 // meets reports whether it waits where ranks meet at the start of their job. The rank that has the store polls it.
 func (p *stackPlace) meets() bool {
 	return p.waits() && p.Call == callInit && (p.Reason == reasonAsleep || p.Reason == reasonSameCall)
+}
+
+// comesTogether reports whether the job is about to come together, as far as is seen.
+func (r *callRun) comesTogether() bool {
+	at, _ := r.meeting()
+	return len(at) > 0
+}
+
+// meet reports whether every rank of the job waits where ranks meet at its start. Where that has lasted, the fault is not below
+// the program, as in a collective: what they wait for is the store, or a rank that has not written there.
+func (s *ranksByStack) meet() bool {
+	return len(s.waits) == s.run.world && !slices.ContainsFunc(s.waits, func(rank int) bool { return !s.of[rank].stack.meets() })
 }
 
 // lookAgain is how far apart two looks at a stack are at most.
@@ -151,11 +165,8 @@ func (r *callRun) meeting() (at map[int]*caller, world int) {
 // which nothing is seen, or all ranks of the job are there and do not meet. Nobody is to blame for certain. Which ranks run is known
 // where processes tell their start.
 func (r *callRun) atStart(now int64) *Finding {
-	if r.begun == "" {
-		return nil
-	}
 	at, world := r.meeting()
-	if len(at) == 0 || world < 2 || world-len(at) > verdict.MaxRanks {
+	if r.begun == "" && len(at) < world || len(at) == 0 || world < 2 || world-len(at) > verdict.MaxRanks {
 		return nil
 	}
 	s := &ranksByStack{run: r, of: make([]*caller, world), waits: slices.Sorted(maps.Keys(at))}
@@ -180,11 +191,19 @@ func (r *callRun) atStart(now int64) *Finding {
 	since := s.cameFirst()
 	f.Since, f.Waited = time.Unix(0, since).UTC(), time.Duration(max(0, now-since))
 	f.Culprits, f.Affected = missing, slices.Sorted(slices.Values(slices.Concat(s.waits, missing)))
-	if f.Detail = s.whereAtStart(since); len(missing) > 0 {
+	places := s.meetings()
+	if f.Detail = s.whereAtStart(since, places); len(missing) > 0 {
 		f.doubt(Likely, doubtAbsent)
-	} else {
-		f.CalledBy = verdict.All(world, "ranks")
+		return f
+	}
+	f.CalledBy = verdict.All(world, "ranks")
+	switch unknown := slices.ContainsFunc(places, func(m meetingPlace) bool { return m.store == "" }); {
+	case unknown || len(places) == 0:
 		f.doubt(Likely, doubtMeet)
+	case len(places) > 1:
+		f.doubt(Likely, doubtPlace)
+	default:
+		f.doubt(Likely, doubtStore)
 	}
 	return f
 }
@@ -201,7 +220,7 @@ func (s *ranksByStack) cameFirst() int64 {
 }
 
 // whereAtStart says since when the first rank waits, on which hosts they do, and at which address where that is known.
-func (s *ranksByStack) whereAtStart(since int64) string {
+func (s *ranksByStack) whereAtStart(since int64, places []meetingPlace) string {
 	hosts := map[string]bool{}
 	for _, rank := range s.waits {
 		hosts[s.of[rank].host.Host] = true
@@ -211,8 +230,8 @@ func (s *ranksByStack) whereAtStart(since int64) string {
 	if more := len(names) - mostPlaces; more > 0 {
 		text += " and " + verdict.Number(more) + " more"
 	}
-	if address := meetingAddress(s.run.job); address != "" {
-		text += ", at " + address
+	if at := meetingsText(places, len(hosts)); at != "" {
+		text += at
 	}
 	return socketstall.Clip(text)
 }

@@ -1,6 +1,8 @@
 package ncclhang
 
 import (
+	"net"
+	"strconv"
 	"testing"
 	"time"
 
@@ -228,4 +230,105 @@ func TestAStartOfSomeRanksAlone(t *testing.T) {
 	rounds := s.Advance(s.at.Add(36 * time.Second))
 	require.Len(t, rounds, 1)
 	require.Len(t, rounds[0].Cleared, 1)
+}
+
+// meetsAt says how the ranks stand to the store of their job: its address by their environment, the other end of the socket for which
+// they wait, and how that stands.
+func (c *calls) meetsAt(s stack, server, peer, link string, ranks ...int) {
+	for _, rank := range ranks {
+		c.record(eventStack, comm{}, rank, func(a pcommon.Map) {
+			s.put(a)
+			for name, address := range map[string]string{"server": server, "network.peer": peer} {
+				if host, port, err := net.SplitHostPort(address); err == nil {
+					number, _ := strconv.ParseInt(port, 10, 32)
+					a.PutStr(name+".address", host)
+					a.PutInt(name+".port", number)
+				}
+			}
+			if link != "" {
+				a.PutStr("network.connection.state", link)
+			}
+		})
+	}
+}
+
+// TestRanksThatAllSleepAtTheStart: none of them polls, since none has the store. That is no fault below the program, also where
+// nothing of them has gone on for longer than is usual, and it is told to which address they want, and whether that answers.
+func TestRanksThatAllSleepAtTheStart(t *testing.T) {
+	sleeps := meets
+	sleeps.silence, sleeps.activity = "overdue", "idle"
+	const store = "master-0:29500"
+	for name, tc := range map[string]struct {
+		records       func(*calls)
+		detail, doubt string
+	}{
+		"it does not answer": {func(c *calls) { c.meetsAt(sleeps, store, "10.0.0.9:29500", "syn_sent", 0, 1, 2) }, ", at master-0:29500, which does not answer", doubtStore},
+		"nobody listens":     {func(c *calls) { c.meetsAt(sleeps, store, "", "closed", 0, 1, 2) }, ", at master-0:29500, to which no connection comes about", doubtStore},
+		"a key that nobody writes": {
+			func(c *calls) { c.meetsAt(sleeps, store, "10.0.0.9:29500", "established", 0, 1, 2) }, ", at master-0:29500, from which no data comes", doubtStore,
+		},
+		"it answers some": {
+			func(c *calls) {
+				c.meetsAt(sleeps, store, "10.0.0.9:29500", "established", 0)
+				c.meetsAt(sleeps, store, "10.0.0.9:29500", "syn_sent", 1, 2)
+			},
+			"; rank 0 at master-0:29500, from which no data comes; ranks 1-2 at master-0:29500, which does not answer", doubtPlace,
+		},
+		"one has the store": {
+			func(c *calls) {
+				c.meetsAt(polls, store, "", "", 0)
+				c.meetsAt(sleeps, store, "10.0.0.9:29500", "syn_sent", 1, 2)
+			}, ", at master-0:29500, which does not answer ranks 1-2", doubtStore,
+		},
+		"one has the store, and tries fail": {
+			func(c *calls) { c.meetsAt(polls, store, "", "", 0); c.meetsAt(sleeps, store, "", "closed", 1, 2) }, ", at master-0:29500, to which no connection of ranks 1-2 comes about", doubtStore,
+		},
+		"one has another port": {
+			func(c *calls) {
+				c.meetsAt(sleeps, store, "", "closed", 0, 1)
+				c.meetsAt(sleeps, "master-0:29501", "", "closed", 2)
+			},
+			"; ranks 0-1 at master-0:29500, to which no connection comes about; rank 2 at master-0:29501, to which no connection comes about", doubtPlace,
+		},
+		"the program says another address": {func(c *calls) { c.meetsAt(sleeps, store, "10.0.0.7:1234", "syn_sent", 0, 1, 2) }, ", at 10.0.0.7:1234, which does not answer", doubtStore},
+		"the environment says another number": {
+			func(c *calls) { c.meetsAt(sleeps, "10.0.0.9:29500", "10.0.0.7:29500", "syn_sent", 0, 1, 2) }, ", at 10.0.0.7:29500, which does not answer", doubtStore,
+		},
+		"no address is known":           {func(c *calls) { c.meetsAt(sleeps, "", "", "closed", 0, 1, 2) }, "", doubtMeet},
+		"an address and no port":        {func(c *calls) { c.meetsAt(sleeps, "master-0:0", "", "", 0, 1, 2) }, "", doubtMeet},
+		"a state that nobody has heard": {func(c *calls) { c.meetsAt(sleeps, store, "", "asleep", 0, 1, 2) }, ", at master-0:29500", doubtStore},
+		"nobody says which is its start": {
+			func(c *calls) { c.begun = time.Unix(0, 0); c.meetsAt(sleeps, store, "", "closed", 0, 1, 2) }, ", at master-0:29500, to which no connection comes about", doubtStore,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &standingJob{newCalls(3), newJoin(DefaultOptions)}
+			require.Empty(t, s.next(t, 0, tc.records))
+			told := findings(s.Advance(s.at.Add(time.Minute)))
+			require.Len(t, told, 1)
+			f := told[0]
+			require.Equal(t, []any{Gathers, Likely, []int{0, 1, 2}, []string{tc.doubt}}, []any{f.Kind, f.Sure, f.Waiting, f.Because})
+			require.Equal(t, "all 3 ranks wait in init_process_group, and do not meet; the first since "+f.Since.Format("15:04:05 UTC")+", on node-0"+tc.detail, f.String())
+			told = findings(s.Advance(s.at.Add(5 * time.Minute)))
+			require.Len(t, told, 1)
+			require.Equal(t, Absent, told[0].Kind)
+		})
+	}
+}
+
+// TestAnAddressOfEachHost: ranks of several hosts that have the same loopback address do not meet there.
+func TestAnAddressOfEachHost(t *testing.T) {
+	for address, want := range map[string]string{"127.0.0.1:29500": "127.0.0.1:29500 of each host", "localhost:29500": "localhost:29500 of each host", "[::1]:29500": "[::1]:29500 of each host", "master-0:29500": "master-0:29500"} {
+		require.Equal(t, want, (&meetingPlace{store: address}).text(2))
+		require.Equal(t, address, (&meetingPlace{store: address}).text(1))
+	}
+}
+
+// TestTheAddressOfAStoreIsSaid: all ranks wait there for a key, outside of a collective.
+func TestTheAddressOfAStoreIsSaid(t *testing.T) {
+	s := &standingJob{newCalls(3), newJoin(DefaultOptions)}
+	require.Empty(t, s.next(t, 0, func(c *calls) { c.meetsAt(inStore, "10.0.0.9:29500", "10.0.0.9:29500", "established", 0, 1, 2) }))
+	told := findings(s.Advance(s.at.Add(time.Minute)))
+	require.Len(t, told, 1)
+	require.Equal(t, []any{Apart, "all 3 ranks wait in the store; at 10.0.0.9:29500, from which no data comes"}, []any{told[0].Kind, told[0].String()})
 }

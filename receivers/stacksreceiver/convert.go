@@ -29,8 +29,10 @@ type standing struct {
 	rest    *activity.Rest
 	signal  identity.Signal // that stopped it, if any
 	mount   procfs.Mount    // that it waits for, if it is known
-	where   bool            // its names may leave the node
-	frames  bool            // all of them leave with this record
+	finds   bool            // it waits where ranks find each other
+	meets   activity.Meeting
+	where   bool // its names may leave the node
+	frames  bool // all of them leave with this record
 }
 
 // converter turns stacks into log records. It is pure but for the builder's buffer, and not
@@ -85,6 +87,9 @@ func (c *converter) stack(s *standing, observed time.Time) plog.Logs {
 	a.ProcessStackMountPoint(s.mount.Point)
 	a.ProcessStackMountSource(s.mount.Source)
 	a.ProcessStackMountType(s.mount.Type)
+	if s.finds {
+		putMeeting(a, s)
+	}
 	s.rest.Write(a.Doing(), s.at)
 	a.StampSignal(s.signal)
 	if main.GIL {
@@ -114,6 +119,33 @@ func (c *converter) stack(s *standing, observed time.Time) plog.Logs {
 		c.frames(a, main)
 	}
 	return c.builder.Emit()
+}
+
+// putMeeting writes where the thread waits for the other ranks: the address of their store by its environment, and the
+// socket for which it waits.
+func putMeeting(a metadata.ProcessStack, s *standing) {
+	if s.process.MasterAddr != "" && s.process.MasterPort > 0 {
+		a.ServerAddress(s.process.MasterAddr)
+		a.ServerPort(int64(s.process.MasterPort))
+	}
+	if peer := s.meets.Peer; peer.IsValid() {
+		a.NetworkPeerAddress(peer.Addr().String())
+		a.NetworkPeerPort(int64(peer.Port()))
+	}
+	a.NetworkConnectionState(connection(s))
+}
+
+// connection is how its connection stands, "" where that is not known. One that runs may have one while it sleeps.
+func connection(s *standing) string {
+	switch {
+	case s.meets.State == procfs.Established:
+		return "established"
+	case s.meets.State == procfs.SynSent:
+		return "syn_sent"
+	case s.meets.Pauses && s.why == asleep:
+		return "closed"
+	}
+	return ""
 }
 
 // frames writes what the thread is in.

@@ -49,6 +49,8 @@ type source interface {
 	Stopper(p *activity.Process, resolver identity.Resolver) identity.Signal
 	// Mount is the file system that the call of a process is about.
 	Mount(pid uint32) (procfs.Mount, bool)
+	// Meets says for which TCP socket the main thread of a process waits.
+	Meets(pid uint32) activity.Meeting
 	Release(pid uint32)
 }
 

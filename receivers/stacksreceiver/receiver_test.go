@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -54,6 +55,7 @@ type fake struct {
 	class   waitclass.Class // of where it is found at work
 	does    *activity.Process
 	mount   procfs.Mount
+	meets   activity.Meeting
 }
 
 // fakeSource is a machine whose processes a test moves.
@@ -185,6 +187,11 @@ func (s *fakeSource) Stopper(p *activity.Process, _ identity.Resolver) (signal i
 		signal.Number = 19
 	}
 	return signal
+}
+
+func (s *fakeSource) Meets(pid uint32) (m activity.Meeting) {
+	_ = s.of(pid, func(p *fake) error { m = p.meets; return nil })
+	return m
 }
 
 func (s *fakeSource) Mount(pid uint32) (mount procfs.Mount, ok bool) {
@@ -652,6 +659,53 @@ func TestARankThatWaitsTooLongInACollectiveSaysItsLine(t *testing.T) {
 	require.Equal(t, []any{"overdue", "train.py:120 in save_checkpoint < main"}, []any{a["nccl.rank.silence"], a["process.stack.where"]})
 	for _, key := range []string{"process.stack.frames", "code.file.path", "code.function.name", "thread.name"} {
 		require.Nil(t, a[key], key)
+	}
+}
+
+// TestWhereARankMeetsOthersIsTold: the address of the store by its environment, and the socket for which it waits. Of a rank that
+// waits in another collective, nobody asks.
+func TestWhereARankMeetsOthersIsTold(t *testing.T) {
+	keys := []string{"server.address", "server.port", "network.peer.address", "network.peer.port", "network.connection.state"}
+	peer := netip.MustParseAddrPort("10.0.0.9:29500")
+	for name, tc := range map[string]struct {
+		wait  waitclass.Wait
+		meets activity.Meeting
+		want  []any
+	}{
+		"it asks": {
+			waitclass.Wait{Class: waitclass.Collective, Call: "init_process_group"}, activity.Meeting{Connection: procfs.Connection{Peer: peer, State: procfs.SynSent}},
+			[]any{"master-0", int64(29500), "10.0.0.9", int64(29500), "syn_sent"},
+		},
+		"it is connected": {
+			waitclass.Wait{Class: waitclass.Store}, activity.Meeting{Connection: procfs.Connection{Peer: peer, State: procfs.Established}},
+			[]any{"master-0", int64(29500), "10.0.0.9", int64(29500), "established"},
+		},
+		"it tries again": {
+			waitclass.Wait{Class: waitclass.Collective, Call: "init_process_group"}, activity.Meeting{Pauses: true}, []any{"master-0", int64(29500), nil, nil, "closed"},
+		},
+		"it waits for something else": {waitclass.Wait{Class: waitclass.Collective, Call: "initialize"}, activity.Meeting{}, []any{"master-0", int64(29500), nil, nil, nil}},
+		"it ends a connection": {
+			waitclass.Wait{Class: waitclass.Collective, Call: "init_process_group"}, activity.Meeting{Connection: procfs.Connection{Peer: peer, State: 4}},
+			[]any{"master-0", int64(29500), "10.0.0.9", int64(29500), nil},
+		},
+		"it is in another collective": {waitclass.Wait{Class: waitclass.Collective, Call: "all_reduce"}, activity.Meeting{Pauses: true}, []any{nil, nil, nil, nil, nil}},
+		"it reads a file":             {waitclass.Wait{Class: waitclass.Storage}, activity.Meeting{Pauses: true}, []any{nil, nil, nil, nil, nil}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.at(42, func(p *fake) { p.stack.Threads[0].Wait, p.meets = tc.wait, tc.meets })
+			p := rank(42, 3)
+			p.MasterAddr, p.MasterPort = "master-0", 29500
+			b.Resolver.Know(p)
+			b.start(t)
+			b.looks(t, 3)
+			a := b.Next(t).Attributes().AsRaw()
+			var got []any
+			for _, key := range keys {
+				got = append(got, a[key])
+			}
+			require.Equal(t, tc.want, got)
+		})
 	}
 }
 

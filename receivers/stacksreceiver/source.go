@@ -145,6 +145,8 @@ func (m *machine) Mount(pid uint32) (procfs.Mount, bool) {
 	return found, err == nil
 }
 
+func (m *machine) Meets(pid uint32) activity.Meeting { return m.proc.Meets(pid) }
+
 func (m *machine) Release(pid uint32) {
 	_, _ = whileOpen(m, func(r *stacks.Reader) (struct{}, error) {
 		r.Release(pid)

@@ -439,6 +439,11 @@ func (w *watch) mountOf(f *follower, class waitclass.Class) (procfs.Mount, bool)
 	return w.source.Mount(f.PID)
 }
 
+// finds reports whether a thread waits where the ranks of a job find each other: at its start, or in its store.
+func finds(w *waitclass.Wait) bool {
+	return w.Class == waitclass.Store || w.Class == waitclass.Collective && (strings.HasPrefix(w.Call, "init") || w.Call == "connect")
+}
+
 // spins reports whether a main thread that runs leads nowhere. What turns out to be work after
 // all is taken back.
 func (w *watch) spins(ctx context.Context, f *follower, status procfs.ThreadStatus) bool {
@@ -588,6 +593,9 @@ func (w *watch) tell(ctx context.Context, c candidate, seen *stacks.Process, sin
 		s.signal = w.source.Stopper(&c.rest.Now, w.resolver)
 	}
 	s.mount, _ = w.mountOf(c.follower, main.Wait.Class)
+	if finds(&main.Wait) {
+		s.finds, s.meets = true, w.source.Meets(c.PID)
+	}
 	waits := c.rest.Silence != socketstall.Overdue && main.Wait.Class == waitclass.Collective
 	if s.where = w.config.Stacks == All || !waits; !s.where {
 		c.told.where = main.Where() // of all that wait for others, that is told once they do so for longer than is usual

@@ -64,7 +64,7 @@ type ProcessStack struct {
 
 // ProcessStack begins a record.
 func (b *LogsBuilder) ProcessStack(head record.Head) ProcessStack {
-	return ProcessStackOn(b.Begin(EventProcessStack, 73, head))
+	return ProcessStackOn(b.Begin(EventProcessStack, 78, head))
 }
 
 // ProcessStackOn writes the attributes there.
@@ -92,6 +92,17 @@ func (a ProcessStack) CodeFunctionName(v string) { a.attributes.Text("code.funct
 
 // CodeLineNumber sets code.line.number: Line of process.stack.where.
 func (a ProcessStack) CodeLineNumber(v int64) { a.attributes.Int("code.line.number", v) }
+
+// NetworkConnectionState sets network.connection.state: How the TCP connection stands for which a thread waits that finds the other ranks of its job (init_process_group, the store), as the kernel says: syn_sent, no answer has come; established; closed, it has none, and sleeps until it tries again. Absent where it is not known.
+func (a ProcessStack) NetworkConnectionState(v string) {
+	a.attributes.Text("network.connection.state", v)
+}
+
+// NetworkPeerAddress sets network.peer.address: Address of the other end of that connection. The kernel says it, also where the record is claimed.
+func (a ProcessStack) NetworkPeerAddress(v string) { a.attributes.Text("network.peer.address", v) }
+
+// NetworkPeerPort sets network.peer.port: Port of that end.
+func (a ProcessStack) NetworkPeerPort(v int64) { a.attributes.Int("network.peer.port", v) }
 
 // ProcessRuntimeDescription sets process.runtime.description: Interpreter of the process: CPython 3.12.
 func (a ProcessStack) ProcessRuntimeDescription(v string) {
@@ -174,6 +185,12 @@ func (a ProcessStack) ProcessStackWaitClass(v string) {
 
 // ProcessStackWhere sets process.stack.where: Innermost function that is of no library, with its file and line, and what called it: train.py:120 in save_checkpoint < main. Not where the setting leaves frames out, but where a rank waits in a collective for longer than is usual.
 func (a ProcessStack) ProcessStackWhere(v string) { a.attributes.Text("process.stack.where", v) }
+
+// ServerAddress sets server.address: MASTER_ADDR of such a thread: the store of its job, as its environment says.
+func (a ProcessStack) ServerAddress(v string) { a.attributes.Text("server.address", v) }
+
+// ServerPort sets server.port: MASTER_PORT of it.
+func (a ProcessStack) ServerPort(v int64) { a.attributes.Int("server.port", v) }
 
 // ThreadID sets thread.id: Number of the thread.
 func (a ProcessStack) ThreadID(v int64) { a.attributes.Int("thread.id", v) }
