@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -38,9 +39,10 @@ type roll struct {
 	began   kmsg.Moment // since when ends are told; 0 where none are
 	now     func() kmsg.Moment
 
-	living map[uint32]*onRoll // by pid
-	before []onRoll           // as the process before this left it; nil once it was looked at
-	seen   kmsg.Moment        // when that one last looked
+	living  map[uint32]*onRoll // by pid
+	untaken *untaken
+	before  []onRoll    // as the process before this left it; nil once it was looked at
+	seen    kmsg.Moment // when that one last looked
 
 	written []byte
 	wrote   time.Time
@@ -56,7 +58,7 @@ type onRoll struct {
 }
 
 func newRoll(watched *watched) *roll {
-	return &roll{watched: watched, now: kmsg.Now, living: map[uint32]*onRoll{}}
+	return &roll{watched: watched, now: kmsg.Now, living: map[uint32]*onRoll{}, untaken: newUntaken()}
 }
 
 // open takes up what was kept in this boot. What is damaged, or of the future, is as good as none.
@@ -191,18 +193,24 @@ func (r *roll) watchedFor(e *identity.Exit) time.Duration {
 	return time.Duration(r.now() - p.Since)
 }
 
-// ended forgets a rank whose end was told, at once where not too many end together.
-func (r *roll) ended(e *identity.Exit, now time.Time) {
-	before := len(r.living)
+// ended takes the end of a process from the ranks that live, and returns the ranks that ended with it.
+func (r *roll) ended(e *identity.Exit) (ranks []*onRoll) {
 	if p := r.living[e.PID]; p != nil && p.Born() == e.Born() {
-		delete(r.living, e.PID)
+		ranks = append(ranks, p)
 	}
 	if e.Wrapper != nil {
-		delete(r.living, e.Wrapper.PID)
+		if p := r.living[e.Wrapper.PID]; p != nil && e.Wrapper.PID != e.PID {
+			ranks = append(ranks, p)
+		}
 	}
-	if len(r.living) == before {
-		return
+	for _, p := range ranks {
+		delete(r.living, p.PID)
 	}
+	return ranks
+}
+
+// changed writes what has changed by an end, at once where not too many end together.
+func (r *roll) changed(now time.Time) {
 	if r.ends++; r.ends <= mostEndsNoted {
 		r.write(now)
 	}
@@ -210,19 +218,23 @@ func (r *roll) ended(e *identity.Exit, now time.Time) {
 
 // note writes which ranks live if that has changed, and now and then that it was looked at.
 func (r *roll) note(now time.Time) {
+	r.untaken.settle()
 	if since := now.Sub(r.wrote); since < 0 || since >= rollSeenAtMost || !bytes.Equal(r.text(), r.written) {
 		r.write(now)
 	}
 }
 
+// text is which ranks live, and those of whose end the next consumer may not know.
 func (r *roll) text() []byte {
 	ranks := make([]onRoll, 0, len(r.living))
-	for _, p := range r.living {
+	for _, p := range slices.AppendSeq(r.untaken.ranks(), maps.Values(r.living)) {
 		one := *p
 		one.Trace, one.CgroupPath = identity.Trace{}, "" // no record of an end that nobody saw needs them
-		ranks = append(ranks, one)
+		if len(ranks) < mostOnRoll {
+			ranks = append(ranks, one)
+		}
 	}
-	slices.SortFunc(ranks, func(a, b onRoll) int { return cmp.Compare(a.PID, b.PID) })
+	slices.SortFunc(ranks, func(a, b onRoll) int { return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.StartNS, b.StartNS)) })
 	text, err := json.Marshal(ranks)
 	if err != nil || len(text) > mostRollText {
 		return nil
@@ -243,8 +255,8 @@ func (r *roll) write(now time.Time) {
 	if text == nil {
 		return
 	}
-	var err error
-	if !bytes.Equal(text, r.written) {
+	err := r.untaken.write(r.watched) // first: a rank that is on neither is gone for ever
+	if err == nil && !bytes.Equal(text, r.written) {
 		err = r.watched.keep(rollKey, text)
 	}
 	if err == nil {
@@ -265,8 +277,12 @@ func (w *worker) tellGone(now time.Time) {
 		return
 	}
 	w.roll.open()
+	told := w.tellAgain()
 	for len(w.exits) > 0 {
 		exit := <-w.exits
+		if told[exit.Born()] {
+			continue
+		}
 		w.roll.before = slices.DeleteFunc(w.roll.before, func(p onRoll) bool { return p.Born() == exit.Born() && !exit.Inherited })
 		w.exit(exit, now)
 	}
@@ -276,8 +292,8 @@ func (w *worker) tellGone(now time.Time) {
 		}
 	}
 	if endings, ok := w.resolver.(identity.Endings); ok && w.config.Events.ProcessGone.Enabled {
-		if gone := w.roll.absent(w.resolver.Ranks(), endings.EndedUnseen); len(gone) > 0 {
-			w.put(w.convert.gone(gone, now))
+		for _, one := range w.roll.absent(w.resolver.Ranks(), endings.EndedUnseen) {
+			w.tells(&end{Process: one.Born(), ranks: []*onRoll{{Process: one.Process}}}, w.convert.gone([]absent{one}, now))
 		}
 	}
 	w.lookAtRanks(now)

@@ -228,7 +228,7 @@ func TestTheEndOfAWrappedRankIsNoted(t *testing.T) {
 		l.living[wrapped.PID].Since = 2 * minute
 		e := identity.Exit{Process: wrapped, Code: 1, Wrapper: by}
 		require.Equal(t, time.Minute, l.watchedFor(&e), name)
-		l.ended(&e, start)
+		l.ended(&e)
 		require.Len(t, l.living, 1, name)
 	}
 }
@@ -257,7 +257,7 @@ func TestTheNextAgentIsToldWhoWasTheRank(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			resolver := &wrappers{}
-			w := &worker{resolver: resolver, roll: newLedger(t, workers4(1, 2)...).roll, config: &Config{ProcessExits: true}, convert: newTestConverter(), put: func(plog.Logs) {}}
+			w := &worker{resolver: resolver, roll: newLedger(t, workers4(1, 2)...).roll, config: &Config{ProcessExits: true}, convert: newTestConverter(), put: func(plog.Logs) {}, putThen: func(plog.Logs, func()) {}}
 			w.exits = make(chan identity.Exit, len(tc.ended))
 			for _, e := range tc.ended {
 				w.exits <- e
@@ -342,7 +342,8 @@ func TestAnEndIsNotedAtOnceAndAFloodOfThemLater(t *testing.T) {
 	l.note(start)
 	r := l.roll
 	for i := range all {
-		r.ended(&identity.Exit{Process: all[i]}, start)
+		require.Len(t, r.ended(&identity.Exit{Process: all[i]}), 1)
+		r.changed(start)
 	}
 	kept := func() int {
 		l.next(l.watched)

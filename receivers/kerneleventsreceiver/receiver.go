@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/receiver"
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
@@ -31,7 +32,7 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 	if err != nil {
 		return nil, err
 	}
-	w, err := newWorker(settings, config, telemetry, out.Put)
+	w, err := newWorker(settings, config, telemetry, out.PutThen, out.Empty)
 	if err != nil {
 		return nil, err
 	}
@@ -60,5 +61,18 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 			l.Write(losses.TracecoreLost(l.Head()).LostAttributes, config.Events.ByName())
 			out.Put(losses.Emit())
 		},
-	}).Receiver(out), nil
+	}).Receiver(&outgoing{out, w}), nil
+}
+
+// outgoing lets the worker note at the end what the next consumer has taken.
+type outgoing struct {
+	*outbox.Outbox[plog.Logs]
+	worker *worker
+}
+
+// Close is called once the worker has ended, or was never begun.
+func (o *outgoing) Close(ctx context.Context) error {
+	err := o.Outbox.Close(ctx)
+	o.worker.close()
+	return err
 }

@@ -31,8 +31,8 @@ func newTestWorker(tb testing.TB, sink *consumertest.LogsSink) *worker {
 	settings := receivertest.NewNopSettings(metadata.Type)
 	telemetry, err := metadata.NewTelemetryBuilder(settings.TelemetrySettings)
 	require.NoError(tb, err)
-	put := func(logs plog.Logs) { require.NoError(tb, sink.ConsumeLogs(context.Background(), logs)) }
-	w, err := newWorker(settings, createDefaultConfig().(*Config), telemetry, put)
+	put := func(logs plog.Logs, _ func()) { require.NoError(tb, sink.ConsumeLogs(context.Background(), logs)) }
+	w, err := newWorker(settings, createDefaultConfig().(*Config), telemetry, put, func() bool { return true })
 	require.NoError(tb, err)
 	return w
 }

@@ -35,11 +35,14 @@ type worker struct {
 
 	config    *Config
 	put       func(plog.Logs)
+	putThen   func(logs plog.Logs, taken func()) // taken is called once the next consumer has taken them
+	delivered func() bool                        // it has taken all
 	telemetry *metadata.TelemetryBuilder
 	outcomes  map[kernellog.Outcome]metric.MeasurementOption
 	resolver  identity.Resolver // nil without the extension
 	enabled   map[string]bool
 
+	ended    chan struct{} // closed when run returns
 	watched  *watched
 	roll     *roll
 	started  starts
@@ -59,7 +62,7 @@ type worker struct {
 	reports []fold.Report
 }
 
-func newWorker(settings receiver.Settings, config *Config, telemetry *metadata.TelemetryBuilder, put func(plog.Logs)) (*worker, error) {
+func newWorker(settings receiver.Settings, config *Config, telemetry *metadata.TelemetryBuilder, putThen func(plog.Logs, func()), delivered func() bool) (*worker, error) {
 	meanings, err := catalogue.Load()
 	if err != nil {
 		return nil, err
@@ -68,9 +71,9 @@ func newWorker(settings receiver.Settings, config *Config, telemetry *metadata.T
 	host := record.ThisHost()
 	watched := newWatched(settings, config.Storage, host.Boot)
 	return &worker{
-		watched: watched, roll: newRoll(watched),
+		ended: make(chan struct{}), watched: watched, roll: newRoll(watched),
 		events: make(chan *kmsg.Event, eventsQueue), exits: make(chan identity.Exit, exitsQueue), ports: make(chan []ports.Port),
-		config: config, put: put, telemetry: telemetry, outcomes: outcomeOptions(), enabled: config.Events.ByName(),
+		config: config, put: func(logs plog.Logs) { putThen(logs, nil) }, putThen: putThen, delivered: delivered, telemetry: telemetry, outcomes: outcomeOptions(), enabled: config.Events.ByName(),
 		parser: kernellog.NewParser(meanings), topology: newTopologies(time.Now()), folder: fold.New(limits),
 		convert: newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), host),
 		tick:    min(max(limits.Quiet/10, time.Millisecond), time.Second),
@@ -87,6 +90,7 @@ func outcomeOptions() map[kernellog.Outcome]metric.MeasurementOption {
 
 // run works until done is closed, then finishes what is in the queues.
 func (w *worker) run(_ context.Context, done <-chan struct{}) {
+	defer close(w.ended)
 	w.boot(time.Now())
 	if w.readPorts != nil && w.config.Events.NetworkRdmaPort.Enabled {
 		w.restorePorts(time.Now())
@@ -113,12 +117,13 @@ func (w *worker) run(_ context.Context, done <-chan struct{}) {
 			ticking = false
 			w.expire(time.Now())
 		case <-note.C:
-			w.watched.note(len(w.events) == 0)
+			w.watched.note(w.idle())
+		case <-w.roll.untaken.news:
+			w.settled()
 		case <-done:
 			ignoreExits()
 			w.finish()
 			w.roll.close(time.Now())
-			w.watched.close()
 			return
 		}
 		if !ticking && (w.folder.Open() > 0 || w.parser.Pending()) {
@@ -127,6 +132,9 @@ func (w *worker) run(_ context.Context, done <-chan struct{}) {
 		}
 	}
 }
+
+// idle reports whether the next consumer has taken all that the kernel log told: what waits is lost with this process.
+func (w *worker) idle() bool { return len(w.events) == 0 && !w.parser.Pending() && w.delivered() }
 
 // boot tells which boot of the machine is watched from now on, and since when it is up.
 func (w *worker) boot(now time.Time) {
@@ -205,8 +213,17 @@ func (w *worker) send(now time.Time) {
 }
 
 func (w *worker) exit(exit identity.Exit, now time.Time) {
-	w.put(w.convert.exit(exit, w.roll.watchedFor(&exit), now))
-	w.roll.ended(&exit, now)
+	logs := w.convert.exit(exit, w.roll.watchedFor(&exit), now)
+	e := &end{Process: exit.Born(), ranks: w.roll.ended(&exit)}
+	if len(e.ranks) == 0 && !exit.Failed() {
+		w.put(logs) // of a worker that ended well
+		return
+	}
+	if exit.Wrapper != nil {
+		e.Wrapper = exit.Wrapper.PID
+	}
+	w.tells(e, logs)
+	w.roll.changed(now)
 }
 
 // lookAtRanks tells of ranks that run and were not told of, and notes which run.

@@ -130,13 +130,27 @@ func (o *Outbox[T]) Open() bool {
 	return o.open
 }
 
+// Empty reports whether the next consumer has taken all that it was given, or that was dropped.
+func (o *Outbox[T]) Empty() bool {
+	if o == nil {
+		return true
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.size == 0
+}
+
 // Put leaves a batch and returns at once. Where there is no room for all, what gives way
 // is dropped and counted; before Start and after Close a batch is forgotten.
-func (o *Outbox[T]) Put(batch T) {
+func (o *Outbox[T]) Put(batch T) { o.PutThen(batch, nil) }
+
+// PutThen is Put, and calls taken once the next consumer has taken the batch: until then it is lost with this process. Of what is
+// dropped or forgotten nothing is heard. taken must not wait, nor use the outbox.
+func (o *Outbox[T]) PutThen(batch T, taken func()) {
 	if o == nil {
 		return
 	}
-	one := entry[T]{batch: batch, size: o.way.size(batch)}
+	one := entry[T]{batch: batch, size: o.way.size(batch), taken: taken}
 	if one.size > 0 {
 		one.owner = o.way.owner(batch)
 	}
@@ -169,16 +183,18 @@ func (o *Outbox[T]) Lost() uint64 {
 
 func (o *Outbox[T]) deliver() {
 	for {
-		batch, ok := o.next()
+		one, ok := o.next()
 		if !ok {
 			return
 		}
-		size := o.way.size(batch) // the consumer may take the records out
+		batch, size := one.batch, one.size // the consumer may take the records out
 		op := o.way.begin(o.ctx)
 		err := record.Insist(op, patience, func(ctx context.Context) error { return o.way.consume(ctx, batch) })
 		o.way.end(op, o.format, size, err)
 		if err != nil {
 			o.count(size)
+		} else if one.taken != nil {
+			one.taken()
 		}
 		o.mu.Lock()
 		o.size -= size
@@ -187,19 +203,19 @@ func (o *Outbox[T]) deliver() {
 }
 
 // next waits for a batch; there is none any more once the outbox is closed and empty.
-func (o *Outbox[T]) next() (batch T, ok bool) {
+func (o *Outbox[T]) next() (one entry[T], ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for len(o.waiting) == 0 && o.open {
 		o.changed.Wait()
 	}
 	if len(o.waiting) == 0 {
-		return batch, false
+		return one, false
 	}
-	batch = o.waiting[0].batch
-	o.release(&o.waiting[0])
+	one = o.waiting[0]
+	o.release(&one)
 	o.waiting = o.waiting[1:]
-	return batch, true
+	return one, true
 }
 
 // Close takes no more batches, offers each that waits once more, and returns when

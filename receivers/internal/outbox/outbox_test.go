@@ -245,6 +245,32 @@ func TestConsumerThatHangsIsLeftBehindWithItsBatch(t *testing.T) {
 	require.Equal(t, []int{1}, next.taken())
 }
 
+// TestWhoWantsToKnowHearsWhatWasTaken: of what was dropped, refused for good or left over at the end nothing is heard.
+func TestWhoWantsToKnowHearsWhatWasTaken(t *testing.T) {
+	next := newTaker()
+	o, _ := newLogs(t, next)
+	require.True(t, o.Empty())
+	heard := make(chan int, 10)
+	put := func(records int) { o.PutThen(logsOf(records), func() { heard <- records }) }
+	put(1)
+	require.False(t, o.Empty())
+	next.answer <- nil
+	require.Equal(t, 1, <-heard)
+	put(2)
+	next.answer <- consumererror.NewPermanent(errors.New("no"))
+	put(3)
+	put(Capacity) // no room for it
+	next.answer <- nil
+	require.Equal(t, 3, <-heard)
+	put(4)
+	go func() { next.answer <- nil }()
+	require.NoError(t, o.Close(t.Context()))
+	require.Equal(t, 4, <-heard)
+	put(5)
+	require.Empty(t, heard)
+	require.True(t, o.Empty())
+}
+
 func TestNothingIsTakenBeforeStartAndAfterClose(t *testing.T) {
 	with, dropped := settings(t)
 	next := newTaker()

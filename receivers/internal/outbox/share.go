@@ -15,6 +15,7 @@ type entry[T any] struct {
 	batch T
 	size  int
 	owner owner
+	taken func() // may be nil
 }
 
 // owner is whose room a batch takes: that of its trust and of the user, job or pods that
