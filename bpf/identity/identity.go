@@ -128,6 +128,22 @@ type Resolver interface {
 	Ranks() []Process
 }
 
+// Keeps is a Resolver whose knowledge of signals can be kept for the process after this: the kernel side forgets it with
+// this one, where nothing is pinned.
+type Keeps interface {
+	// Sent returns the signals to a living process that explain how it stands, or how it may end soon; false where there are none.
+	Sent(p Process) (Sent, bool)
+	// WasSent says what the process before this knew. What does not hold any more is of no effect.
+	WasSent(p Process, s Sent)
+}
+
+// Sent is what others have sent a living process, as it is kept.
+type Sent struct {
+	Asked    Signal // to end, lately; Number is 0 for none
+	Stopped  Signal // and it is stopped since
+	Switches uint64 // of its main thread, where it is stopped: with another number it has run since
+}
+
 // Variables are those by which launchers say to a process which rank it is, for an operator.
 const Variables = "RANK and WORLD_SIZE (torchrun, accelerate, deepspeed), SLURM_PROCID and SLURM_STEP_NUM_TASKS (srun), " +
 	"OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE (mpirun), PMI_RANK and PMI_SIZE (MPICH, Intel MPI), " +

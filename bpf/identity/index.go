@@ -24,6 +24,7 @@ type record struct {
 	told    bool   // its exit was reported
 	failed  bool   // and it ended by itself, or of a fault
 	asked   *asked // the signals to end that others had sent it, nil for none
+	before  *Sent  // what it was sent before this Tracker began, nil where nobody says it
 	podName string // inside its namespace, "" where the node does not tell it
 	program string // its name when it was executed: a process may call itself otherwise later
 	byCalls bool   // which rank it is: nobody whom it starts, or who started it, says the same

@@ -20,12 +20,15 @@ func (t *Tracker) hasEnded(pid uint32, startNS uint64) bool {
 // ended is the signal that explains the end of r, and who sent it; the zero value when
 // none does. The caller holds the lock.
 func (t *Tracker) ended(r *record, e *event) Signal {
-	if e.signals == nil {
-		return Signal{}
+	var which *sent
+	itself := false
+	if e.signals != nil {
+		which, itself = e.signals.ending(e.signal(), e.timeNS)
 	}
-	which, itself := e.signals.ending(e.signal(), e.timeNS)
-	if which == nil {
-		return Signal{}
+	if which == nil || itself { // who is asked to end may do so by a signal of its own
+		if asked := r.before.ending(e.signal(), e.timeNS); which == nil || asked.Number != 0 {
+			return asked
+		}
 	}
 	by, of := t.first(r, which)
 	signal := t.signalTo(by, of, itself)
@@ -49,11 +52,12 @@ func (t *Tracker) first(r *record, s *sent) (*record, *sent) {
 	return r, s
 }
 
-// Stopped returns the signal that stopped a process, unless it was continued since.
+// Stopped returns the signal that stopped a process, unless it was continued since. What stopped it before this Tracker began is
+// known where somebody has kept it.
 func (t *Tracker) Stopped(p Process) (Signal, bool) {
 	s := t.source.signalsTo(p.PID, p.StartNS)
 	if s == nil || s.stopped.signal == 0 {
-		return Signal{}, false
+		return t.stoppedBefore(&p)
 	}
 	itself := s.stopped.pid == p.PID && s.stopped.flags&sentByKernel == 0
 	t.mu.RLock()

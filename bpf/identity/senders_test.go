@@ -4,6 +4,7 @@ package identity
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -292,6 +293,93 @@ func TestStoppedTellsWhoStoppedAProcess(t *testing.T) {
 	require.NoError(t, tracker.Close())
 	_, stopped = tracker.Stopped(rank)
 	require.False(t, stopped, "nobody watches any more")
+}
+
+// Who stopped a rank, and who asked it to end, is known to the next Tracker, which is told. Neither stands for what came later.
+func TestTheNextTrackerIsToldWhatARankWasSent(t *testing.T) {
+	privtest.Require(t)
+	first := openTracker(t, Options{Rung: RungSignals})
+	b := &senderBench{Tracker: first, TB: t, exits: watch(t, first)}
+	c := b.start(nil, "wait")
+	rank, known := first.Lookup(c.pid(), 0, time.Now())
+	require.True(t, known)
+	_, is := first.Sent(rank)
+	require.False(t, is)
+	held := func() bool {
+		status, err := first.proc.Status(c.pid())
+		return err == nil && status.State == 'T'
+	}
+	by := b.kill(nil, "stopper", c.pid(), unix.SIGSTOP)
+	require.Eventually(t, held, hosttest.Patience, time.Millisecond)
+	asked := b.kill(nil, "asker", c.pid(), unix.SIGTERM) // it does not act on it while it is stopped
+	sent, is := first.Sent(rank)
+	require.True(t, is)
+	require.Equal(t, []any{int(unix.SIGSTOP), by, "stopper", int(unix.SIGTERM), asked, "asker"},
+		[]any{sent.Stopped.Number, sent.Stopped.Sender.PID, sent.Stopped.Sender.Comm, sent.Asked.Number, sent.Asked.Sender.PID, sent.Asked.Sender.Comm})
+	text, err := json.Marshal(sent)
+	require.NoError(t, err)
+	var kept Sent
+	require.NoError(t, json.Unmarshal(text, &kept))
+	require.NoError(t, first.Close())
+
+	second := openTracker(t, Options{Rung: RungSignals})
+	exits := watch(t, second)
+	_, is = second.Stopped(rank)
+	require.False(t, is, "its kernel side has not seen it")
+	second.WasSent(rank, kept)
+	signal, is := second.Stopped(rank)
+	require.True(t, is)
+	require.Equal(t, []any{int(unix.SIGSTOP), by, RelationOther}, []any{signal.Number, signal.Sender.PID, signal.Sender.Relation})
+	again, is := second.Sent(rank)
+	require.True(t, is, "it is kept for the third, too")
+	require.Equal(t, []any{by, asked, sent.Switches}, []any{again.Stopped.Sender.PID, again.Asked.Sender.PID, again.Switches})
+
+	b.Tracker = second
+	later := b.kill(nil, "later", c.pid(), unix.SIGSTOP)
+	signal, is = second.Stopped(rank)
+	require.True(t, is)
+	require.Equal(t, later, signal.Sender.PID, "the newer one")
+	require.NoError(t, unix.Kill(int(c.pid()), unix.SIGCONT))
+	e := exitOf(t, exits, c.pid())
+	require.Equal(t, []any{int(unix.SIGTERM), asked, "asker"}, []any{e.Signal, e.Signalled.Sender.PID, e.Signalled.Sender.Comm}, "the signal that had waited")
+}
+
+// What holds a process that was continued, and stopped again while nobody watched, is not known.
+func TestWhatStoppedARankBeforeIsNotWhatHoldsItNow(t *testing.T) {
+	privtest.Require(t)
+	first := openTracker(t, Options{Rung: RungSignals})
+	b := &senderBench{Tracker: first, TB: t, exits: watch(t, first)}
+	c := b.start(nil, "wait")
+	rank, known := first.Lookup(c.pid(), 0, time.Now())
+	require.True(t, known)
+	in := func(state byte) func() bool {
+		return func() bool {
+			status, err := first.proc.Status(c.pid())
+			return err == nil && status.State == state
+		}
+	}
+	b.kill(nil, "stopper", c.pid(), unix.SIGSTOP)
+	require.Eventually(t, in('T'), hosttest.Patience, time.Millisecond)
+	sent, is := first.Sent(rank)
+	require.True(t, is)
+	require.NoError(t, first.Close())
+	require.NoError(t, unix.Kill(int(c.pid()), unix.SIGCONT))
+	require.Eventually(t, in('S'), hosttest.Patience, time.Millisecond)
+	require.NoError(t, unix.Kill(int(c.pid()), unix.SIGSTOP))
+	require.Eventually(t, in('T'), hosttest.Patience, time.Millisecond)
+
+	second := openTracker(t, Options{Rung: RungSignals})
+	second.WasSent(rank, sent)
+	_, is = second.Stopped(rank)
+	require.False(t, is)
+	_, is = second.Sent(rank)
+	require.False(t, is)
+	other := rank
+	other.StartNS += uint64(time.Second)
+	second.WasSent(other, sent) // another process that had the pid
+	_, is = second.Stopped(other)
+	require.False(t, is)
+	require.NoError(t, unix.Kill(int(c.pid()), unix.SIGKILL))
 }
 
 // A launcher that starts a rank again while the one before has not ended yet, as it was asked to,

@@ -196,7 +196,7 @@ func (t *Tracker) asksToEnd(r *record, at uint64) *asked {
 // isAsked reports whether others have asked a process that lives to end, not long before a time.
 func (t *Tracker) isAsked(r *record, at uint64) bool {
 	s := t.source.signalsTo(r.PID, r.startNS)
-	return s != nil && s.asked.signal != 0 && s.asked.timeNS+uint64(stopping) >= at
+	return s != nil && s.asked.signal != 0 && s.asked.timeNS+uint64(stopping) >= at || r.before.asked(at)
 }
 
 // reacts reports whether what started a rank asks it to end because another, e, has ended, which

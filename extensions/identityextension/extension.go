@@ -180,6 +180,21 @@ func (x *identityExtension) Stopped(p identity.Process) (identity.Signal, bool) 
 	return identity.Signal{}, false
 }
 
+// Sent implements identity.Keeps.
+func (x *identityExtension) Sent(p identity.Process) (identity.Sent, bool) {
+	if t, ok := x.current().(identity.Keeps); ok {
+		return t.Sent(p)
+	}
+	return identity.Sent{}, false
+}
+
+// WasSent implements identity.Keeps.
+func (x *identityExtension) WasSent(p identity.Process, s identity.Sent) {
+	if t, ok := x.current().(identity.Keeps); ok {
+		t.WasSent(p, s)
+	}
+}
+
 // EndedUnseen implements identity.Endings.
 func (x *identityExtension) EndedUnseen(p identity.Born) bool {
 	t, ok := x.current().(identity.Endings)

@@ -55,6 +55,8 @@ type onRoll struct {
 	// Since is since when its job has been watched on this host. 0: since its start, or all of the job's
 	// ranks lived at one time since.
 	Since kmsg.Moment
+	// Sent is what others have sent it, as the kernel told the process that noted it.
+	Sent *identity.Sent `json:",omitempty"`
 }
 
 func newRoll(watched *watched) *roll {
@@ -277,6 +279,13 @@ func (w *worker) tellGone(now time.Time) {
 		return
 	}
 	w.roll.open()
+	if keeps, ok := w.resolver.(identity.Keeps); ok {
+		for i := range w.roll.before {
+			if b := &w.roll.before[i]; b.Sent != nil {
+				keeps.WasSent(b.Process, *b.Sent)
+			}
+		}
+	}
 	told := w.tellAgain()
 	for len(w.exits) > 0 {
 		exit := <-w.exits

@@ -268,6 +268,41 @@ func TestTheNextAgentIsToldWhoWasTheRank(t *testing.T) {
 	}
 }
 
+// keeper is a resolver that knows what processes were sent.
+type keeper struct {
+	probereceivertest.Resolver
+	sent map[uint32]identity.Sent
+	told map[uint32]identity.Sent
+}
+
+func (k *keeper) Sent(p identity.Process) (identity.Sent, bool) {
+	s, is := k.sent[p.PID]
+	return s, is
+}
+
+func (k *keeper) WasSent(p identity.Process, s identity.Sent) { k.told[p.PID] = s }
+
+// The identity probe of the next agent is told what the ranks were sent, also where the agent is killed as soon as it has looked.
+func TestTheNextAgentIsToldWhatARankWasSent(t *testing.T) {
+	sent := identity.Sent{
+		Stopped: identity.Signal{Number: 19, Time: start.UTC(), Sender: identity.Sender{PID: 7, Comm: "kill", ContainerID: "c1", Relation: identity.RelationOther}}, Switches: 42,
+	}
+	a, first := newAgents(t), probereceivertest.NewStorage()
+	a.config.Storage = &storageID
+	a.Host.Extensions[storageID] = first
+	resolver := &keeper{sent: map[uint32]identity.Sent{102: sent}, told: map[uint32]identity.Sent{}}
+	a.Host.Extensions[probereceivertest.IdentityID] = resolver
+	resolver.Know(workers4(1, 2)...)
+	r := a.receiver(t, a.Sink)
+	require.NoError(t, r.Start(t.Context(), a.Host))
+	a.Next(t) // a start, of the first look
+	a.Next(t)
+	require.NoError(t, r.Shutdown(t.Context()))
+	require.Empty(t, resolver.told)
+	a.next(t, first, 2)
+	require.Equal(t, map[uint32]identity.Sent{102: sent}, resolver.told)
+}
+
 // What is not there is not gone where nothing shows it: a container that does not see the host's processes.
 func TestWhatNothingShowsIsNotGone(t *testing.T) {
 	l := newLedger(t, workers4(0, 1, 2, 3)...)

@@ -235,6 +235,13 @@ func (w *worker) lookAtRanks(now time.Time) {
 		w.put(w.convert.starts(fresh, now))
 	}
 	w.roll.look(w.started.ranks)
+	if keeps, ok := w.resolver.(identity.Keeps); ok {
+		for _, p := range w.roll.living {
+			if s, is := keeps.Sent(p.Process); is {
+				p.Sent = &s
+			}
+		}
+	}
 	w.roll.note(now)
 }
 
