@@ -195,3 +195,18 @@ type Stops interface {
 	// where none did, it was continued, or the kernel does not tell.
 	Stopped(p Process) (Signal, bool)
 }
+
+// Asks is a Resolver that can also say which ranks were asked to end and live.
+type Asks interface {
+	// Asked returns the living ranks that others have asked to end within the last two minutes, a second ago
+	// at least, or sent another signal by which owners and schedulers say that the end is near: SIGHUP, SIGINT,
+	// SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM. None where the kernel does not tell.
+	Asked() []Asked
+}
+
+// Asked is a rank that was asked to end, and lives.
+type Asked struct {
+	Process
+	Signal Signal
+	Others Others
+}

@@ -47,6 +47,7 @@ var (
 	_ extension.Extension = (*identityExtension)(nil)
 	_ identity.Resolver   = (*identityExtension)(nil)
 	_ identity.Stops      = (*identityExtension)(nil)
+	_ identity.Asks       = (*identityExtension)(nil)
 	_ identity.Endings    = (*identityExtension)(nil)
 	_ identity.Candidates = (*identityExtension)(nil)
 	_ identity.Members    = (*identityExtension)(nil)
@@ -193,6 +194,14 @@ func (x *identityExtension) WasSent(p identity.Process, s identity.Sent) {
 	if t, ok := x.current().(identity.Keeps); ok {
 		t.WasSent(p, s)
 	}
+}
+
+// Asked implements identity.Asks.
+func (x *identityExtension) Asked() []identity.Asked {
+	if t, ok := x.current().(identity.Asks); ok {
+		return t.Asked()
+	}
+	return nil
 }
 
 // EndedUnseen implements identity.Endings.

@@ -24,9 +24,10 @@ const (
 	eventCallLimited = "nccl.call.limited"      // calls of the process are not counted for a while, or are again
 	eventExit        = "process.exit"           // the process has ended, by the kernel's word
 	eventGone        = "process.gone"           // it ended while no agent ran on its host
+	eventAsked       = rule.EventAsked          // it was asked to end, and lives
 )
 
-var callEvents = []string{eventCallStopped, eventCallMoving, eventCallEnd, eventCallDoing, eventCallInit, eventCallReady, eventCallLimited, eventStack, eventDoes, eventMoving, eventExit, eventGone}
+var callEvents = []string{eventCallStopped, eventCallMoving, eventCallEnd, eventCallDoing, eventCallInit, eventCallReady, eventCallLimited, eventStack, eventDoes, eventMoving, eventExit, eventGone, eventAsked}
 
 // callAttributes are what is read of them, beside identity and what a process does.
 var callAttributes = slices.Concat(rule.StopAttributes, []string{
@@ -86,7 +87,7 @@ type callRecord struct {
 	stack                 stackPlace // of a record of a stack alone
 	moving                int64      // of sockets that are watched: since when, where all ranks of the host have moved data since
 	end                   string     // of a record of the end of a process: how it ended
-	stops                 bool       // somebody ends the job, by the end of one of its ranks
+	stops                 bool       // somebody ends the job, by the end of one of its ranks, or by what one was asked
 }
 
 // calledAt is one of the last collectives of a communicator: its number from 0, and
@@ -132,6 +133,10 @@ func parseCall(event string, at int64, resource, a pcommon.Map) (c callRecord, o
 		c.end = cmp.Or(str(a, "process.exit.signal_name"), "exit status "+rule.Text(a, "process.exit.code"))
 		c.stops = rule.JobStopped(a)
 		return c, true
+	}
+	if event == eventAsked {
+		c.stops = rule.JobAsked(a)
+		return c, c.stops
 	}
 	if event == socketstall.EventWatched {
 		c.moving = socketstall.MovingSince(a, at)

@@ -48,6 +48,8 @@ type callRun struct {
 	told           *toldStop
 	held           int64 // since when there is a stop that is not told
 	stopped        int64 // when a rank of it ended last because somebody ends the job
+	asked          int64 // when a rank of it was asked first to end with its job, and lived on
+	askedLast      int64 // and when one was last: who asks again and again ends nothing
 	watched        int64 // when it was last said that data of the job moves over sockets that are watched
 	resumed        int64 // when this program began anew, with what was known of the run before
 
@@ -186,6 +188,10 @@ func (b *callBook) take(c *callRecord, begun start, now int64) bool {
 	if c.event == eventExit || c.event == eventGone {
 		return b.exit(c, begun, now)
 	}
+	if c.event == eventAsked {
+		b.ask(c, begun, now)
+		return false
+	}
 	b.records++
 	switch c.event {
 	case eventCallLimited:
@@ -305,6 +311,24 @@ func (b *callBook) exit(c *callRecord, begun start, now int64) bool {
 	who.touch()
 	r.changed(now)
 	return true
+}
+
+// anotherAsk is after how long without a rank that was asked to end the next one counts as the first.
+const anotherAsk = 10 * time.Minute
+
+// ask notes that a rank was asked to end with its job, and lives. As its end it takes no room from runs of which more
+// is known.
+func (b *callBook) ask(c *callRecord, begun start, now int64) {
+	if len(b.runs) >= b.options.Runs && b.runs[socketstall.RunName(c.run, begun.of)] == nil {
+		return
+	}
+	r := b.run(c, begun)
+	b.order.Touch(r.element, fairlru.Some)
+	at := min(c.at, now)
+	if r.asked == 0 || at > r.askedLast+int64(anotherAsk) {
+		r.asked = at
+	}
+	r.last, r.asked, r.askedLast = now, min(r.asked, at), max(r.askedLast, at)
 }
 
 // limit notes that the calls of a process are not counted any more, or are again.
@@ -720,10 +744,18 @@ func (r *callRun) sockets(now int64) bool {
 	return r.watched != 0 && now-r.watched < int64(socketstall.Unwatched)
 }
 
-// stopping reports whether ranks of the job ended lately because somebody ends it: what is left of it
-// may wait for them, until it is killed.
+// stopping reports whether somebody ends the job, as ranks of it ended lately, or were asked to and live: what is left
+// of it may wait for them, until it is killed.
 func (r *callRun) stopping(now int64) bool {
-	return r.stopped != 0 && now < r.stopped+int64(r.options.Stopped)
+	return now < r.stoppedUntil()
+}
+
+// stoppedUntil is until when it is, 0 where nobody did.
+func (r *callRun) stoppedUntil() int64 {
+	if last := max(r.stopped, r.asked); last != 0 {
+		return last + int64(r.options.Stopped)
+	}
+	return 0
 }
 
 // due is when the run is to be judged, 0 when nothing waits.

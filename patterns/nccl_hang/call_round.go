@@ -116,9 +116,7 @@ func (j *Join) othersFirst(r *callRun, f *Finding, now int64) bool {
 	if r.resumed != 0 {
 		until = max(until, r.resumed+resumedSpeak)
 	}
-	if r.stopping(now) {
-		until = max(until, r.stopped+int64(r.options.Stopped))
-	}
+	until = max(until, r.stoppedUntil())
 	if now >= until {
 		return false
 	}

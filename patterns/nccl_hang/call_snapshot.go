@@ -40,6 +40,7 @@ type savedCallRun struct {
 	Resumed int64          `json:"resumed,omitempty"`
 	Held    int64          `json:"held,omitempty"`
 	Stopped int64          `json:"stopped,omitempty"`
+	Asked   [2]int64       `json:"asked,omitzero"`
 	Told    *toldStop      `json:"told,omitempty"`
 	Callers []savedCaller  `json:"callers,omitempty"`
 	Comms   []savedComm    `json:"comms,omitempty"`
@@ -115,7 +116,7 @@ func (b *callBook) save() savedCalls {
 
 func (r *callRun) save() savedCallRun {
 	s := savedCallRun{
-		Name: r.name, Job: r.job, Domain: r.domain, Begun: r.begun, Anew: maps.Clone(r.anew), World: r.world, Heard: r.heard, Pending: r.pending, Again: r.again, Last: r.last, Lost: r.lost, Watched: r.watched, Resumed: r.resumed, Held: r.held, Stopped: r.stopped, Told: r.told,
+		Name: r.name, Job: r.job, Domain: r.domain, Begun: r.begun, Anew: maps.Clone(r.anew), World: r.world, Heard: r.heard, Pending: r.pending, Again: r.again, Last: r.last, Lost: r.lost, Watched: r.watched, Resumed: r.resumed, Held: r.held, Stopped: r.stopped, Asked: [2]int64{r.asked, r.askedLast}, Told: r.told,
 	}
 	texts, numbers := &table{index: map[string]int{}}, map[*caller]int{}
 	keys := slices.SortedFunc(maps.Keys(r.callers), process.compare)
@@ -193,7 +194,7 @@ func (b *callBook) restore(s *savedCalls) error {
 
 func (b *callBook) resume(s *savedCallRun) error {
 	r := &callRun{
-		options: b.options, name: s.Name, job: s.Job, domain: s.Domain, begun: s.Begun, anew: s.Anew, world: s.World, heard: s.Heard, pending: s.Pending, again: s.Again, last: s.Last, lost: s.Lost, watched: s.Watched, resumed: s.Resumed, held: s.Held, stopped: s.Stopped, told: s.Told,
+		options: b.options, name: s.Name, job: s.Job, domain: s.Domain, begun: s.Begun, anew: s.Anew, world: s.World, heard: s.Heard, pending: s.Pending, again: s.Again, last: s.Last, lost: s.Lost, watched: s.Watched, resumed: s.Resumed, held: s.Held, stopped: s.Stopped, asked: s.Asked[0], askedLast: s.Asked[1], told: s.Told,
 		comms: map[string]*communicator{}, callers: map[process]*caller{}, shares: map[string]*callShare{}, texts: map[string]string{},
 	}
 	host := ""

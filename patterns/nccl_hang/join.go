@@ -195,7 +195,7 @@ func (j *Join) Observe(r *rule.Record) bool {
 		return news
 	case eventDump:
 		return j.observeDump(r, begun) || news
-	case eventCallStopped, eventCallMoving, eventCallEnd, eventCallDoing, eventCallInit, eventCallReady, eventCallLimited, eventStack, eventDoes, eventMoving, eventExit, eventGone, socketstall.EventWatched:
+	case eventCallStopped, eventCallMoving, eventCallEnd, eventCallDoing, eventCallInit, eventCallReady, eventCallLimited, eventStack, eventDoes, eventMoving, eventExit, eventGone, eventAsked, socketstall.EventWatched:
 		c, ok := parseCall(r.Name, r.Time, r.Resource, r.Attributes)
 		if !ok {
 			j.calls.invalid++

@@ -1,6 +1,7 @@
 package ncclhang
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -29,6 +30,7 @@ func (c *calls) ends(event string, does map[string]any, ranks ...int) *calls {
 
 var (
 	askedToEnd = map[string]any{"process.exit.signal": 15, "process.exit.signal_name": "SIGTERM", "signal.number": 15, "signal.sender.relation": "scheduler"}
+	askedOfAll = map[string]any{"signal.number": 10, "signal.name": "SIGUSR1", "signal.sender.relation": "scheduler", "process.asked.spared_ranks": 0}
 	killed     = map[string]any{"process.exit.signal": 9, "process.exit.signal_name": "SIGKILL", "signal.number": 9, "signal.sender.relation": "scheduler"}
 )
 
@@ -52,6 +54,24 @@ func TestAJobThatIsStoppedHangsForNobody(t *testing.T) {
 		}, true},
 		"its record comes later": {func(c *calls) {
 			c.stands(c.all(), 10, "overdue", but(8, 5)...).left(c.all(), 9, "exited", 5).exits(askedToEnd, 5)
+		}, true},
+		"none has ended yet": {func(c *calls) {
+			c.ends(eventAsked, askedOfAll, but(8)...).stands(c.all(), 10, "overdue", but(8, 5)...).stands(c.all(), 9, "overdue", 5)
+		}, true},
+		"who asks again and again": {func(c *calls) {
+			c.ends(eventAsked, askedOfAll, 0)
+			for range 3 {
+				c.at = c.at.Add(time.Minute)
+				c.ends(eventAsked, askedOfAll, 0)
+			}
+			c.stands(c.all(), 10, "overdue", but(8, 5)...).stands(c.all(), 9, "overdue", 5)
+		}, false},
+		"a person wants stacks": {func(c *calls) {
+			c.ends(eventAsked, map[string]any{"signal.number": 10, "signal.sender.relation": "other"}, 0)
+			c.stands(c.all(), 10, "overdue", but(8, 5)...).stands(c.all(), 9, "overdue", 5)
+		}, false},
+		"by stacks, and none has ended": {func(c *calls) {
+			c.ends(eventAsked, askedOfAll, 5).stand(inCollective, but(8, 5)...).stand(inLock, 5)
 		}, true},
 		"by stacks": {func(c *calls) {
 			c.exits(askedToEnd, 5).stand(inCollective, but(8, 5)...).stand(inLock, 5)
@@ -95,7 +115,7 @@ func TestAJobThatIsStoppedHangsForNobody(t *testing.T) {
 			c.list, c.at = plog.NewLogs(), c.at.Add(30*time.Second)
 			c.exits(killed, but(8)...)
 			j.Add(c.list, c.at)
-			if name != "by stacks" { // whose receiver says itself that nothing stands there any more
+			if !strings.HasPrefix(name, "by stacks") { // whose receiver says itself that nothing stands there any more
 				require.Empty(t, findings(j.Advance(c.at.Add(10*time.Minute))), "all have ended")
 			}
 		})

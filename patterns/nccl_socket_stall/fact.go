@@ -14,7 +14,7 @@ import (
 )
 
 // factEvents are the records of the kernel that say what holds a process.
-var factEvents = []string{"fuse.stall", "fuse.stall.end", "host.lockup", "oom.kill", eventExit, eventGone, eventStart, "gpu.xid", "gpu.lost"}
+var factEvents = []string{"fuse.stall", "fuse.stall.end", "host.lockup", "oom.kill", eventExit, eventGone, eventStart, rule.EventAsked, "gpu.xid", "gpu.lost"}
 
 // eventExit tells that a process has ended, eventGone that a rank ended while no agent ran on its host.
 const (
@@ -51,7 +51,7 @@ type fact struct {
 	Rank    int    `json:"r"`           // whose own process it is about; Unknown: of none
 	Text    string `json:"t"`
 	Late    bool   `json:"y,omitempty"` // it was read late
-	Stop    bool   `json:"u,omitempty"` // of a rank that ended because somebody ends its job
+	Stop    bool   `json:"u,omitempty"` // of a rank that ended, or was asked to, because somebody ends its job
 	Well    bool   `json:"w,omitempty"` // the process ended with status 0
 }
 
@@ -188,6 +188,10 @@ func readFact(r *rule.Record) (*fact, string) {
 		f.Text = "the kernel reports a " + rule.Text(a, "kernelevents.fault") + " of its process"
 	case "oom.kill":
 		f.Text = "the kernel killed " + rule.Text(a, "process.executable.name") + " (pid " + rule.Text(a, "process.pid") + ") for want of memory"
+	case rule.EventAsked:
+		if f.Stop = rule.JobAsked(a); !f.Stop {
+			return nil, ""
+		}
 	case eventExit:
 		f.Stop = rule.JobStopped(a)
 		code, _ := rule.Integer(a, "process.exit.code")
@@ -290,14 +294,20 @@ func (fs *facts) again(ended *fact) bool {
 	return false
 }
 
-// stopOf is when the last rank ended that somebody had asked to end with its job, 0 for none.
+// stopOf is when the last rank ended that somebody had asked to end with its job, or when the first was asked that
+// lives, as far as that is remembered; 0 for none. Who asks again and again ends nothing.
 func (fs *facts) stopOf(job string) (last int64) {
+	asked := int64(0)
 	for _, f := range fs.All {
-		if f.Stop && f.Job == job {
+		switch {
+		case !f.Stop || f.Job != job:
+		case f.Kind != rule.EventAsked:
 			last = max(last, f.Last)
+		case asked == 0 || f.Onset < asked:
+			asked = f.Onset
 		}
 	}
-	return last
+	return max(last, asked)
 }
 
 // endOf is when a process ended, 0 where that is not known.

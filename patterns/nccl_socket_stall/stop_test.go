@@ -18,6 +18,10 @@ func exitOf(at, rank int64, does map[string]any) *rule.Record {
 	r.Attributes.PutInt(rule.AttributeRank, rank)
 	r.Attributes.PutStr("gen_ai.training.job_id", "job")
 	for key, value := range does {
+		if key == "event" {
+			r.Name = value.(string)
+			continue
+		}
 		if err := r.Attributes.PutEmpty(key).FromRaw(value); err != nil {
 			panic(err)
 		}
@@ -33,11 +37,15 @@ func TestAJobThatIsStoppedStallsForNobody(t *testing.T) {
 		end   map[string]any
 		waits bool
 	}{
-		"asked to end with its job": {asked, true},
-		"by SIGINT, with a status":  {map[string]any{"process.exit.code": 1, "signal.number": 2, "signal.sender.relation": "kernel"}, true},
-		"asked to end alone":        {map[string]any{"process.exit.signal": 15, "signal.number": 15, "process.exit.spared_ranks": 3}, false},
-		"by a fault of its own":     {map[string]any{"process.exit.signal": 11}, false},
-		"of another job":            {map[string]any{"process.exit.signal": 15, "signal.number": 15, "gen_ai.training.job_id": "another"}, false},
+		"asked, and none has ended yet": {map[string]any{"event": "process.asked", "signal.number": 15, "signal.sender.relation": "launcher", "process.asked.spared_ranks": 0}, true},
+		"noticed by its scheduler":      {map[string]any{"event": "process.asked", "signal.number": 10, "signal.sender.relation": "scheduler"}, true},
+		"a person wants stacks":         {map[string]any{"event": "process.asked", "signal.number": 10, "signal.sender.relation": "other"}, false},
+		"asked alone, and it lives":     {map[string]any{"event": "process.asked", "signal.number": 15, "process.asked.spared_ranks": 3}, false},
+		"asked to end with its job":     {asked, true},
+		"by SIGINT, with a status":      {map[string]any{"process.exit.code": 1, "signal.number": 2, "signal.sender.relation": "kernel"}, true},
+		"asked to end alone":            {map[string]any{"process.exit.signal": 15, "signal.number": 15, "process.exit.spared_ranks": 3}, false},
+		"by a fault of its own":         {map[string]any{"process.exit.signal": 11}, false},
+		"of another job":                {map[string]any{"process.exit.signal": 15, "signal.number": 15, "gen_ai.training.job_id": "another"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, now := fresh(), began+second
@@ -54,6 +62,14 @@ func TestAJobThatIsStoppedStallsForNobody(t *testing.T) {
 			require.Len(t, d.Decide(until), 1, "the others still stand")
 		})
 	}
+	t.Run("asked again and again", func(t *testing.T) {
+		d, now := fresh(), began+second
+		for _, ago := range []int64{180, 120, 60, 1} {
+			d.Observe(exitOf(now-ago*second, 7, map[string]any{"event": "process.asked", "signal.number": 15, "signal.sender.relation": "other"}))
+		}
+		observe(d, hung(nil))
+		require.Len(t, d.Decide(now), 1, "who asks again and again ends nothing")
+	})
 	t.Run("all end", func(t *testing.T) {
 		d, now := fresh(), began+second
 		d.Observe(exitOf(now-second, 7, asked))

@@ -6,12 +6,19 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// StopAttributes are what JobStopped reads of process.exit.
+// EventAsked tells that a rank was asked to end, and lives.
+const EventAsked = "process.asked"
+
+// StopAttributes are what JobStopped reads of process.exit, and JobAsked of process.asked.
 var StopAttributes = []string{
-	"process.exit.signal", "process.exit.code", "process.exit.spared_ranks", "process.exit.inherited_identity", "process.exit.helper", "signal.number", "signal.sender.relation",
+	"process.exit.signal", "process.exit.code", "process.exit.spared_ranks", "process.exit.inherited_identity", "process.exit.helper", "process.asked.spared_ranks", "signal.number", "signal.sender.relation",
 }
 
-const sigkill = 9
+const (
+	sigint  = 2
+	sigkill = 9
+	sigterm = 15
+)
 
 // asks are the signals by which owners and schedulers ask a process to end: SIGHUP, SIGINT, SIGQUIT,
 // SIGUSR1, SIGUSR2 and SIGTERM. Slurm sends what --signal says.
@@ -41,4 +48,23 @@ func JobStopped(exit pcommon.Map) bool {
 		return slices.Contains(asks, sent)
 	}
 	return slices.Contains(asks, signal) || slices.Contains(asks, code-128) // 128 + signal: what a shell passes on
+}
+
+// owners are the senders that may end a job: what starts its ranks, who acts on their container, a terminal.
+var owners = []string{"scheduler", "launcher", "ancestor", "container", "kernel"}
+
+// JobAsked reports whether a record of a rank that was asked to end, and lives, says that somebody ends its job: no
+// other rank of the host was left out. SIGTERM and SIGINT ask that by themselves. The other signals do where they
+// come from one of its owners: anybody may send SIGUSR1 to see stacks.
+func JobAsked(asked pcommon.Map) bool {
+	spared, _ := Integer(asked, "process.asked.spared_ranks")
+	sent, _ := Integer(asked, "signal.number")
+	by := Text(asked, "signal.sender.relation")
+	switch {
+	case spared > 0, by == "itself", Text(asked, "tracecore.trust") == "foreign":
+		return false
+	case sent == sigterm, sent == sigint:
+		return true
+	}
+	return slices.Contains(asks, sent) && slices.Contains(owners, by)
 }

@@ -48,3 +48,27 @@ func TestWhichEndsSayThatAJobIsStopped(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatIsAskedOfRanksThatLiveSaysThatTheirJobIsStopped: SIGTERM and SIGINT by anybody who spares none, the rest by owners.
+func TestWhatIsAskedOfRanksThatLiveSaysThatTheirJobIsStopped(t *testing.T) {
+	for name, tc := range map[string]struct {
+		asked map[string]any
+		want  bool
+	}{
+		"its owner, all ranks":           {map[string]any{"signal.number": 15, "signal.sender.relation": "other", "process.asked.spared_ranks": 0}, true},
+		"Ctrl-C":                         {map[string]any{"signal.number": 2, "signal.sender.relation": "kernel"}, true},
+		"slurmstepd, --signal=USR1":      {map[string]any{"signal.number": 10, "signal.sender.relation": "scheduler"}, true},
+		"torchrun passes SIGTERM on":     {map[string]any{"signal.number": 15, "signal.sender.relation": "launcher", "process.asked.spared_ranks": 0}, true},
+		"its owner, one rank of several": {map[string]any{"signal.number": 15, "signal.sender.relation": "other", "process.asked.spared_ranks": 3}, false},
+		"a person wants stacks":          {map[string]any{"signal.number": 10, "signal.sender.relation": "other", "process.asked.spared_ranks": 0}, false},
+		"a rank signals itself":          {map[string]any{"signal.number": 15, "signal.sender.relation": "itself"}, false},
+		"a stranger's record":            {map[string]any{"signal.number": 15, "signal.sender.relation": "scheduler", "tracecore.trust": "foreign"}, false},
+		"nothing is known of it":         {map[string]any{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := pcommon.NewMap()
+			require.NoError(t, asked.FromRaw(tc.asked))
+			require.Equal(t, tc.want, JobAsked(asked))
+		})
+	}
+}

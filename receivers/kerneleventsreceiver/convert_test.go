@@ -256,7 +256,7 @@ func TestExitSaysWhoSentTheSignal(t *testing.T) {
 
 // TestEveryEventIsEmitted plays every line the parser is tested with.
 func TestEveryEventIsEmitted(t *testing.T) {
-	emitted := map[string]bool{metadata.EventProcessExit: true, metadata.EventProcessStart: true, metadata.EventProcessGone: true, metadata.EventHostBoot: true, metadata.EventTracecoreLost: true, metadata.EventNetworkRdmaPort: true} // of no line
+	emitted := map[string]bool{metadata.EventProcessExit: true, metadata.EventProcessStart: true, metadata.EventProcessGone: true, metadata.EventProcessAsked: true, metadata.EventHostBoot: true, metadata.EventTracecoreLost: true, metadata.EventNetworkRdmaPort: true} // of no line
 	for _, report := range reportsOf(t, everyLine(t), kmsg.WriterUserspace) {
 		emitted[report.Key.Event] = true
 	}

@@ -46,6 +46,7 @@ type worker struct {
 	watched  *watched
 	roll     *roll
 	started  starts
+	asks     asks
 	parser   *kernellog.Parser
 	topology *topologies
 	folder   *fold.Folder
@@ -234,6 +235,7 @@ func (w *worker) lookAtRanks(now time.Time) {
 	if fresh := w.started.news(w.resolver.Ranks(), now); len(fresh) > 0 && w.config.Events.ProcessStart.Enabled {
 		w.put(w.convert.starts(fresh, now))
 	}
+	w.lookAtAsked(now)
 	w.roll.look(w.started.ranks)
 	if keeps, ok := w.resolver.(identity.Keeps); ok {
 		for _, p := range w.roll.living {
@@ -243,6 +245,17 @@ func (w *worker) lookAtRanks(now time.Time) {
 		}
 	}
 	w.roll.note(now)
+}
+
+// lookAtAsked tells of ranks that were asked to end, and live.
+func (w *worker) lookAtAsked(now time.Time) {
+	by, can := w.resolver.(identity.Asks)
+	if !can || !w.config.Events.ProcessAsked.Enabled {
+		return
+	}
+	if fresh := w.asks.news(by.Asked()); len(fresh) > 0 {
+		w.put(w.convert.asked(fresh, now))
+	}
 }
 
 // finish empties the queues and closes every fold.

@@ -118,6 +118,7 @@ var ownNames = map[string]string{
 	"network.port":        "a port of an adapter, not of TCP",
 	"network.rdma.device": "an adapter",
 	"network.rdma.port":   "a port of an adapter, not of TCP",
+	"process.asked":       "a process that was asked to end, and lives",
 	"process.exception":   "an exception that a process displayed",
 	"process.exit":        "that and how a process ended, beyond process.exit.code",
 	"process.gone":        "a process that ended while nobody watched",

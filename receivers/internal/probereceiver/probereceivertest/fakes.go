@@ -147,6 +147,7 @@ type Resolver struct {
 
 	mu        sync.Mutex // guards what follows
 	processes []identity.Process
+	asked     []identity.Asked
 	lookups   int
 	listener  func(identity.Exit)
 }
@@ -172,6 +173,20 @@ func (r *Resolver) Lookup(pid, parentPID uint32, _ time.Time) (identity.Process,
 		}
 	}
 	return identity.Process{}, false
+}
+
+// Ask makes these the ranks that were asked to end.
+func (r *Resolver) Ask(asked ...identity.Asked) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = asked
+}
+
+// Asked returns them.
+func (r *Resolver) Asked() []identity.Asked {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.asked)
 }
 
 // Lookups counts the calls of Lookup.

@@ -40,6 +40,7 @@ type EventsConfig struct {
 	NetworkRdmaPort      EventConfig `mapstructure:"network.rdma.port"`
 	NvswitchSxid         EventConfig `mapstructure:"nvswitch.sxid"`
 	PcieError            EventConfig `mapstructure:"pcie.error"`
+	ProcessAsked         EventConfig `mapstructure:"process.asked"`
 	ProcessExit          EventConfig `mapstructure:"process.exit"`
 	ProcessGone          EventConfig `mapstructure:"process.gone"`
 	ProcessSegfault      EventConfig `mapstructure:"process.segfault"`
@@ -85,6 +86,9 @@ func DefaultEventsConfig() EventsConfig {
 			Enabled: true,
 		},
 		PcieError: EventConfig{
+			Enabled: true,
+		},
+		ProcessAsked: EventConfig{
 			Enabled: true,
 		},
 		ProcessExit: EventConfig{

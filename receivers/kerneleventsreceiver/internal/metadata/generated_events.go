@@ -23,6 +23,7 @@ const (
 	EventNetworkRdmaPort      = "network.rdma.port"
 	EventNvswitchSxid         = "nvswitch.sxid"
 	EventPcieError            = "pcie.error"
+	EventProcessAsked         = "process.asked"
 	EventProcessExit          = "process.exit"
 	EventProcessGone          = "process.gone"
 	EventProcessSegfault      = "process.segfault"
@@ -47,6 +48,7 @@ func (c EventsConfig) ByName() map[string]bool {
 		EventNetworkRdmaPort:      c.NetworkRdmaPort.Enabled,
 		EventNvswitchSxid:         c.NvswitchSxid.Enabled,
 		EventPcieError:            c.PcieError.Enabled,
+		EventProcessAsked:         c.ProcessAsked.Enabled,
 		EventProcessExit:          c.ProcessExit.Enabled,
 		EventProcessGone:          c.ProcessGone.Enabled,
 		EventProcessSegfault:      c.ProcessSegfault.Enabled,
@@ -650,6 +652,40 @@ func (a PcieError) KerneleventsPcieErrorType(v string) {
 // KerneleventsReportedSeverity sets kernelevents.reported_severity: Severity word of the line itself, in lower case without hyphens: fatal, nonfatal, corrected, uncorrected, informational, …
 func (a PcieError) KerneleventsReportedSeverity(v string) {
 	a.attributes.Text("kernelevents.reported_severity", v)
+}
+
+// ProcessAsked writes the attributes of the event process.asked: A rank was asked to end, or told that its end is near (SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2), and lives a second later. The time is that of the signal.
+type ProcessAsked struct {
+	attributes *record.Attributes
+	record.TrustAttributes
+	record.IdentityAttributes
+	record.SignalAttributes
+}
+
+// ProcessAsked begins a record.
+func (b *LogsBuilder) ProcessAsked(head record.Head) ProcessAsked {
+	return ProcessAskedOn(b.Begin(EventProcessAsked, 29, head))
+}
+
+// ProcessAskedOn writes the attributes there.
+func ProcessAskedOn(attributes *record.Attributes) ProcessAsked {
+	return ProcessAsked{
+		attributes,
+		record.TrustAttributesOn(attributes),
+		record.IdentityAttributesOn(attributes),
+		record.SignalAttributesOn(attributes),
+	}
+}
+
+// EventName is process.asked.
+func (ProcessAsked) EventName() string { return EventProcessAsked }
+
+// Attributes is where they are written.
+func (a ProcessAsked) Attributes() *record.Attributes { return a.attributes }
+
+// ProcessAskedSparedRanks sets process.asked.spared_ranks: Other ranks of its job on this host that nobody had asked to end by a second after it was. There where the host has others.
+func (a ProcessAsked) ProcessAskedSparedRanks(v int64) {
+	a.attributes.Int("process.asked.spared_ranks", v)
 }
 
 // ProcessExit writes the attributes of the event process.exit: A rank process, or a descendant of one, ended.
