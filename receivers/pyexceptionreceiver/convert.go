@@ -47,6 +47,9 @@ func (c *converter) exception(e *pyexception.Event, known *identity.Process, fin
 		a.TracecoreExceptionAfter(say(own[:1], own[:1]))
 	}
 	a.TracecoreExceptionFinal(final)
+	if endsProgram(e) {
+		a.TracecoreExceptionOfProgram(true)
+	}
 	a.TracecoreExceptionSummary(summary)
 	if at := where(e.Chain); at != nil {
 		a.CodeFilePath(at.File)

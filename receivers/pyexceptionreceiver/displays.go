@@ -133,6 +133,12 @@ func mayEnd(e *pyexception.Event) bool {
 	return !whole || slices.Contains(programs, x.Frames[0].Function)
 }
 
+// endsProgram reports whether an exception surely came out of the program that the main thread runs. Its outermost line that
+// is no library's shows that, also of a traceback that was cut.
+func endsProgram(e *pyexception.Event) bool {
+	return e.Thread == e.PID && len(e.Chain) > 0 && len(e.Chain[0].Frames) > 0 && slices.Contains(programs, e.Chain[0].Frames[0].Function)
+}
+
 // waits are exceptions of a program that a shell may start until what it needs answers: an address, a service.
 var waits = regexp.MustCompile(`Connect|[Tt]imeout|^gaierror$|^herror$|^URLError$|^HTTPError$|MaxRetry|^BrokenPipeError$|^KeyboardInterrupt$`)
 

@@ -195,6 +195,35 @@ func TestWhatComesAfterTheProgramIsNotItsEnd(t *testing.T) {
 	}
 }
 
+// TestOfTheProgramIsOnlyWhatSurelyIs: by it a rank is told to have failed while its process lives.
+func TestOfTheProgramIsOnlyWhatSurelyIs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		frames []string
+		levels int
+		thread uint32
+		want   bool
+	}{
+		"of the script":                    {frames: []string{"<module>", "main"}, want: true},
+		"of python -m":                     {frames: []string{"_run_module_as_main", "_run_code", "<module>"}, want: true},
+		"deep, and its outermost is shown": {frames: []string{"<module>", "f8", "f9"}, levels: 300, want: true},
+		"deep":                             {frames: []string{"f7", "f8"}, levels: 300},
+		"by hand, in a step":               {frames: []string{"step"}},
+		"of a function of atexit":          {frames: []string{"close"}},
+		"no line is known":                 {},
+		"of a thread":                      {frames: []string{"<module>"}, thread: 7},
+	} {
+		e, _ := of(1, "a", 0)
+		e.Thread = cmp.Or(tc.thread, e.PID)
+		x := pyexception.Exception{Type: "ValueError", Levels: max(tc.levels, len(tc.frames))}
+		for _, function := range tc.frames {
+			x.Frames = append(x.Frames, pyexception.Frame{Function: function})
+		}
+		e.Chain = []pyexception.Exception{x}
+		require.Equal(t, tc.want, endsProgram(e), name)
+	}
+	require.False(t, endsProgram(&pyexception.Event{}))
+}
+
 func TestAnotherProcessWithThePidHadNoException(t *testing.T) {
 	d := newDisplays()
 	require.True(t, told(d, 1, "a", 0))

@@ -57,7 +57,7 @@ type ProcessException struct {
 
 // ProcessException begins a record.
 func (b *LogsBuilder) ProcessException(head record.Head) ProcessException {
-	return ProcessExceptionOn(b.Begin(EventProcessException, 28, head))
+	return ProcessExceptionOn(b.Begin(EventProcessException, 29, head))
 }
 
 // ProcessExceptionOn writes the attributes there.
@@ -109,6 +109,11 @@ func (a ProcessException) TracecoreExceptionClass(v string) {
 // TracecoreExceptionFinal sets tracecore.exception.final: Only on the record that repeats the last exception of the main thread when its process has failed, and that was the end of its rank: status, where it ended with 1, the status of an exception that nobody caught; before, where it ended by something else at most ten minutes later.
 func (a ProcessException) TracecoreExceptionFinal(v string) {
 	a.attributes.Text("tracecore.exception.final", v)
+}
+
+// TracecoreExceptionOfProgram sets tracecore.exception.of_program: True where the exception came out of the program that the main thread runs, by its traceback: the interpreter ends of it. Its process may live on, in functions of atexit, or as long as a thread that is no daemon does.
+func (a ProcessException) TracecoreExceptionOfProgram(v bool) {
+	a.attributes.Bool("tracecore.exception.of_program", v)
 }
 
 // TracecoreExceptionSummary sets tracecore.exception.summary: Type, beginning of the message, line and function: ValueError: bad batch 3 at train.py:5 in collate. Of one that was raised from another both (from); where the process lost another one, what failed before (after).
