@@ -68,6 +68,8 @@ func health() []kind {
 		{name: "profiler", cause: "a profiler stops one rank for moments (ptrace), as py-spy does", do: (*trial).profiled},
 		{name: "busy host", host: true, cause: "other programs take all CPUs", do: (*trial).busy},
 		{name: "preempted", cause: "SIGTERM to all ranks, which save and end with status 0", do: (*trial).preempted},
+		{name: "preempted and saves", cause: "SIGTERM to all ranks, which go to a barrier while rank 0 saves for 20 s, and end with status 0", do: func(t *trial) (int, error) { return t.savesAndEnds(syscall.SIGTERM) }},
+		{name: "noticed and saves", cause: "the same by SIGUSR1, as Slurm sends it before the time limit", do: func(t *trial) (int, error) { return t.savesAndEnds(syscall.SIGUSR1) }},
 		{name: "restarted smaller", cause: "the job ends well and starts again under the same id with a rank less", do: (*trial).smaller},
 		{name: "ends well", cause: "all ranks end with status 0", do: (*trial).endsWell},
 		{name: "cancelled", cause: "SIGTERM to all ranks, SIGKILL after a while", do: func(t *trial) (int, error) { return t.cancelled(syscall.SIGTERM) }},
@@ -316,6 +318,25 @@ func (t *trial) preempted() (int, error) {
 		return running, err
 	}
 	return t.cancelled(syscall.SIGTERM)
+}
+
+// savesAndEnds asks all ranks to end, and they do once rank 0 has saved.
+func (t *trial) savesAndEnds(s syscall.Signal) (int, error) {
+	if _, err := t.everyone("handlesave", "20"); err != nil {
+		return running, err
+	}
+	t.begin()
+	for r := range t.world {
+		if err := t.signal(r, s); err != nil {
+			return ended, err
+		}
+	}
+	time.Sleep(28 * time.Second)
+	if err := t.end(); err != nil {
+		return ended, err
+	}
+	time.Sleep(3 * time.Second)
+	return ended, nil
 }
 
 func (t *trial) smaller() (int, error) {

@@ -7,6 +7,7 @@ A comment "stands: ORDER" marks the lines that this thread is in while it carrie
 or in which it raises what Python then displays.
 Nothing in it knows tracecore.
 """
+import atexit
 import ctypes
 import errno
 import hashlib
@@ -35,10 +36,11 @@ if "TRUTH_LEADS" in os.environ and "LOCAL_RANK" not in os.environ:
         subprocess.Popen([sys.executable, "-u", *sys.argv], env=os.environ | {"LOCAL_RANK": str(other)})
 # A real launcher says who the process is; else who starts it does.
 RANK = int(next(os.environ[name] for name in ("TRUTH_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "LOCAL_RANK") if name in os.environ))
-ALL = ("stop", "around")  # orders that all ranks carry out
+ALL = ("stop", "around", "saved")  # orders that all ranks carry out
 orders = queue.Queue()
 calls = queue.Queue()  # for the main thread, where another one trains
 slower = 0.0
+saving = 0.0  # how long rank 0 saves once the job is asked to end
 libc = ctypes.CDLL(None)
 libc_holding_the_gil = ctypes.PyDLL(None)
 
@@ -227,6 +229,11 @@ def ends_when_asked(*_):
     os._exit(0)
 
 
+def saves_when_asked(*_):
+    """The job saves after this step, and ends well."""
+    orders.put(["saved"])
+
+
 def in_main_thread(call):
     if threading.current_thread() is threading.main_thread():
         call()
@@ -283,6 +290,11 @@ def run(order, *arguments):
         download(arguments[0])
     elif order == "handle":
         in_main_thread(lambda: signal.signal(signal.SIGTERM, ends_when_asked))
+    elif order == "handlesave":
+        global saving
+        saving = seconds
+        for asks in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+            in_main_thread(lambda asks=asks: signal.signal(asks, saves_when_asked))
     elif order == "loader":
         in_loader(seconds)
     elif order == "program":
@@ -329,6 +341,17 @@ def run(order, *arguments):
         sys.exit(0)
     elif order == "raise":
         raise ValueError("bad batch 3")  # stands: raise
+    elif order == "raiselate":  # its process ends later than it fails
+        atexit.register(time.sleep, seconds)
+        raise ValueError("bad batch 3")  # stands: raiselate
+    elif order == "raisethread":
+        threading.Thread(target=time.sleep, args=(seconds,)).start()
+        raise ValueError("bad batch 3")  # stands: raisethread
+    elif order == "leavegroup":  # and lives on
+        dist.destroy_process_group()
+        say("done", order, *arguments)
+        time.sleep(seconds)  # stands: leavegroup
+        os._exit(0)
     elif order == "cuda":  # as PyTorch says that its GPU failed
         raise RuntimeError("CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be asynchronously reported at some other API call.")  # stands: cuda
     elif order == "readonly":  # a file system that the kernel has stopped writing to
@@ -339,7 +362,7 @@ def run(order, *arguments):
         os.abort()
     elif order == "broadcast":  # another collective than the others
         dist.broadcast(torch.ones(1024), src=RANK)
-    elif order == "stop" or order == "around":
+    elif order in ALL:
         return order
     else:
         raise SystemExit(f"no order {order}")
@@ -382,6 +405,11 @@ def main():
             break
         if flags[1]:
             around()
+        if flags[2]:
+            if RANK == 0:
+                time.sleep(saving)
+            dist.barrier()
+            break
         dist.all_reduce(data)
         data.clamp_(-1, 1)
         step += 1
