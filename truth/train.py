@@ -362,7 +362,7 @@ def run(order, *arguments):
         os.abort()
     elif order == "broadcast":  # another collective than the others
         dist.broadcast(torch.ones(1024), src=RANK)
-    elif order in ALL:
+    elif order == "stop" or order == "around" or order == "saved":
         return order
     else:
         raise SystemExit(f"no order {order}")
