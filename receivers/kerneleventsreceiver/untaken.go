@@ -130,7 +130,7 @@ func (w *worker) tellAgain() map[identity.Born]bool {
 	told := map[identity.Born]bool{}
 	for _, e := range w.roll.untaken.left(w.roll.watched) {
 		logs, err := (&plog.ProtoUnmarshaler{}).UnmarshalLogs(e.Record)
-		if err != nil || told[e.Process] {
+		if err != nil || told[e.Process] || !w.tellsAll(logs) {
 			continue
 		}
 		told[e.Process] = true
@@ -144,6 +144,19 @@ func (w *worker) tellAgain() map[identity.Born]bool {
 		w.tells(e, logs)
 	}
 	return told
+}
+
+// tellsAll reports whether these are events that this start tells, too.
+func (w *worker) tellsAll(logs plog.Logs) bool {
+	all := logs.LogRecordCount() > 0
+	for _, resource := range logs.ResourceLogs().All() {
+		for _, scope := range resource.ScopeLogs().All() {
+			for _, r := range scope.LogRecords().All() {
+				all = all && w.enabled[r.EventName()]
+			}
+		}
+	}
+	return all
 }
 
 // settled forgets the ends that were taken.

@@ -123,11 +123,13 @@ func TestAnEndThatNobodyTookIsToldAgainAfterASIGKILL(t *testing.T) {
 	want := told(held)
 	require.Contains(t, want, "process.exit 2 ")
 	require.Contains(t, want, " kill")
-	again := found.Killed()
+	again, without := found.Killed(), found.Killed()
 	require.Equal(t, want, a.next(t, found, 4)[0], "the same record, and no process.gone beside it")
 	require.NotContains(t, fmt.Sprint(a.next(t, found, 3)), "process.exit", "the consumer has taken it")
 	require.NotContains(t, fmt.Sprint(a.next(t, found, 3)), "process.gone")
 	require.Equal(t, want, a.next(t, again, 4)[0], "what was killed before it told again leaves it to the next")
+	a.config.Events.ProcessExit.Enabled = false
+	require.Equal(t, "process.gone 2", a.next(t, without, 1)[0][:len("process.gone 2")], "the event is switched off by now")
 }
 
 // What the next consumer refused for good is dropped and counted as ever, and told once more at the next start.
