@@ -24,13 +24,7 @@ func (t *Tracker) askedBefore(now uint64) []Asked {
 	if found == nil {
 		return nil
 	}
-	for _, c := range [...]class{livingRank, exitedRank} {
-		t.table.queues[c].Each(func(r *record) {
-			if of, there := byJob[r.job()]; there {
-				byJob[r.job()] = append(of, r)
-			}
-		})
-	}
+	t.gather(byJob)
 	for i := range found {
 		a := &found[i]
 		a.Others = t.others(&Exit{Process: a.Process, Time: wall(now), Signalled: a.Signal}, byJob[a.job()])

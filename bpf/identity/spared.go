@@ -105,19 +105,24 @@ func (t *Tracker) tellAsked(now uint64) {
 	for i := range ends {
 		byJob[ends[i].job()] = nil
 	}
-	for _, c := range [...]class{livingRank, exitedRank} {
-		t.table.queues[c].Each(func(r *record) {
-			if of, there := byJob[r.job()]; there {
-				byJob[r.job()] = append(of, r)
-			}
-		})
-	}
+	t.gather(byJob)
 	for i := range ends {
 		e := &ends[i]
 		if e.asked {
 			e.Others = t.others(&e.Exit, byJob[e.job()])
 		}
 		t.exits.send(e.Exit)
+	}
+}
+
+// gather enters the ranks of these jobs that live, or have ended lately. The caller holds the lock.
+func (t *Tracker) gather(byJob map[jobKey][]*record) {
+	for _, c := range [...]class{livingRank, exitedRank} {
+		t.table.queues[c].Each(func(r *record) {
+			if of, there := byJob[r.job()]; there {
+				byJob[r.job()] = append(of, r)
+			}
+		})
 	}
 }
 

@@ -102,6 +102,9 @@ func TestWhoWaitsForItsWorkerStandsWhereThatDoes(t *testing.T) {
 				}
 			}
 			if tc.in == "" {
+				look(func(p *Process) bool { // on a busy machine a thread that has just begun is at no work yet
+					return slices.Contains(functions(&p.Threads[0]), tc.arguments[0]) && !p.Turned
+				})
 				for range 3 {
 					p := look(func(p *Process) bool {
 						return slices.Contains(functions(&p.Threads[0]), tc.arguments[0])

@@ -35,7 +35,7 @@ func TestWhatIsWrittenIsWhatIsRead(t *testing.T) {
 		},
 		Rank: e.Process.Rank, State: socketstall.Stopped,
 		Doing: socketstall.Doing{
-			At: at, Activity: socketstall.Idle, Silence: socketstall.Overdue, Learned: true, Watched: at - int64(time.Hour), Pauses: true, Awaits: "10.0.0.9:8000", Syscall: "futex", Channel: "futex_do_wait",
+			At: at, Activity: socketstall.Idle, Silence: socketstall.Overdue, Learned: true, Watched: at - int64(time.Hour), Acted: at - int64(2*time.Second), Pauses: true, Awaits: "10.0.0.9:8000", Syscall: "futex", Channel: "futex_do_wait",
 			Child: "pt_data_worker", ChildPID: 77, Tree: []int64{77, 78}, Limit: "/pod/c", Milli: 1500, Throttle: 88, Pressure: 64,
 		},
 		Sent: at - int64(time.Second), Received: at - int64(2*time.Second), Tick: int64(4 * time.Millisecond),

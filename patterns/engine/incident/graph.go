@@ -214,10 +214,7 @@ func (g *Graph) reconsider(n *Node, past []end) {
 	alone := n.parent == nil // its cause, if it had one, has left the state and keeps it
 	n.Grew()
 	n.Turned()
-	for _, child := range children {
-		child.detach()
-	}
-	n.detach()
+	n.scatter()
 	g.forget(n)
 	for _, one := range append(children, n) {
 		if one != n || !alone {

@@ -293,6 +293,17 @@ func (n *Node) detach() {
 	n.part(rest)
 }
 
+// scatter makes n, and each of those that it explains directly, an incident of its own.
+func (n *Node) scatter() {
+	children, rest := n.children, n.top()
+	n.children = nil
+	for _, child := range children {
+		child.parent, child.via = nil, nil
+		child.part(rest)
+	}
+	n.detach()
+}
+
 func (n *Node) unlink() {
 	if n.parent == nil {
 		return
