@@ -330,9 +330,7 @@ func (l *loop) take(s *start, c *closeness) {
 	default:
 		old := l.Starts[at]
 		near := max(old.Time-s.Time, s.Time-old.Time) <= c.atOnce
-		if old.Limited || s.Limited {
-			old.Limited, s.Limited = true, true
-		}
+		limited := old.Limited || s.Limited
 		killed := old.Killed || near && old.Rank != s.Rank && old.How == "SIGKILL" && s.How == "SIGKILL"
 		if s.before(old) {
 			l.Starts[at] = s
@@ -340,6 +338,7 @@ func (l *loop) take(s *start, c *closeness) {
 		} else {
 			old.also(s)
 		}
+		l.Starts[at].Limited = limited
 		l.Starts[at].Killed = killed && l.Starts[at].How == "SIGKILL" // and not for want of memory, which is told of each
 	}
 	l.sort()
@@ -355,6 +354,9 @@ func (s *start) also(o *start) {
 	slices.SortFunc(s.Deaths, func(a, b death) int { return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Rank, b.Rank)) })
 	s.Deaths = s.Deaths[:min(len(s.Deaths), maxDeaths)]
 }
+
+// crashed reports whether nobody killed its ranks, and no limit on time ended them.
+func (s *start) crashed() bool { return !s.Killed && !s.Limited }
 
 // tied reports whether nothing shows which rank of the start failed first, as in rank_exit: several
 // aborted as their watchdogs do, or ended with one status at a time.
@@ -411,7 +413,7 @@ func (d *detector) trim(l *loop) {
 		switch gone := l.Starts[0]; {
 		case gone.Well:
 			l.Before, l.Since = 0, 0
-		case !gone.Killed && !gone.Limited:
+		case gone.crashed():
 			l.Since = cmp.Or(l.Since, gone.Time)
 			l.Before++
 		}
@@ -467,7 +469,7 @@ func (l *loop) asBefore(c *closeness) bool {
 		return false
 	}
 	last, before := l.Starts[len(l.Starts)-1], l.Starts[len(l.Starts)-2]
-	return !before.Well && !before.Killed && !before.Limited && !last.Limited && last.How == before.How && last.Rank == before.Rank && !before.tied(c) && !last.tied(c)
+	return !before.Well && before.crashed() && !last.Limited && last.How == before.How && last.Rank == before.Rank && !before.tied(c) && !last.tied(c)
 }
 
 // outlives is when the start that lives has done so for longer than those which died; 0: none lives.
@@ -529,7 +531,7 @@ func (l *loop) judge(key string, least int, apart int64, c *closeness) (f rule.F
 			break
 		}
 	}
-	crashes := slices.DeleteFunc(slices.Clone(since), func(s *start) bool { return s.Killed || s.Limited })
+	crashes := slices.DeleteFunc(slices.Clone(since), func(s *start) bool { return !s.crashed() })
 	from := len(crashes)
 	for from > 0 && (from == len(crashes) || crashes[from].Time-crashes[from-1].Time <= apart) {
 		from--
