@@ -26,6 +26,7 @@ import (
 	"github.com/tracecoreai/tracecore/extensions/filestorageextension"
 	"github.com/tracecoreai/tracecore/internal/history"
 	"github.com/tracecoreai/tracecore/internal/hosttest"
+	"github.com/tracecoreai/tracecore/patterns/engine"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 	"github.com/tracecoreai/tracecore/processors/patterndetectorprocessor/internal/metadatatest"
 )
@@ -241,6 +242,13 @@ func (r *rig) send(t testing.TB, event string, things ...string) {
 func (r *rig) delivered(t testing.TB) {
 	t.Helper()
 	require.Eventually(t, func() bool { return len(r.detector.busy) == 0 }, hosttest.Patience, time.Millisecond)
+}
+
+// stats counts what the engine holds. The clock's last tick may still be at work.
+func (r *rig) stats() engine.Stats {
+	r.detector.mu.Lock()
+	defer r.detector.mu.Unlock()
+	return r.detector.engine.Stats()
 }
 
 // records are log records about things, as a receiver makes them.

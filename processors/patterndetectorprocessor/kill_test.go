@@ -68,7 +68,7 @@ func TestAMillionKeysInFlatMemory(t *testing.T) {
 		}
 	}
 	require.Less(t, heap(), early+16<<20, "bytes after a million keys, beyond those after a tenth of them")
-	stats := r.detector.engine.Stats()
+	stats := r.stats()
 	require.LessOrEqual(t, stats.Waiting, 2001)
 	require.GreaterOrEqual(t, stats.EvictedWaiting, uint64(batch*batches-2001))
 	require.Less(t, stored(t, dir), int64(64<<20), "bytes on disk")

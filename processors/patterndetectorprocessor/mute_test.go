@@ -34,7 +34,7 @@ func TestAMutedVerdictIsToldWhenTheMuteEnds(t *testing.T) {
 	counted, err := before.telemetry.GetMetric("otelcol_processor_patterndetector_verdicts_muted")
 	require.NoError(t, err)
 	require.NotNil(t, counted)
-	require.Equal(t, 2, before.detector.engine.Stats().OpenVerdicts)
+	require.Equal(t, 2, before.stats().OpenVerdicts)
 	before.clock.pass(time.Minute)
 
 	after := newRig(t, withStorage(crashed(t, dir)), muteFor("gpu-1", 10*time.Minute)).start(t)
@@ -148,8 +148,8 @@ func TestAnOpenVerdictSurvivesAChangeOfParameters(t *testing.T) {
 	after := newRig(t, withStorage(dir), withConfig(func(c *Config) {
 		c.Patterns = map[string]map[string]any{"test_pair": {"window": "2m"}}
 	})).start(t)
-	require.Equal(t, 1, after.detector.engine.Stats().OpenVerdicts)
-	require.Zero(t, after.detector.engine.Stats().NotRestored)
+	require.Equal(t, 1, after.stats().OpenVerdicts)
+	require.Zero(t, after.stats().NotRestored)
 	require.NoError(t, after.metrics.ConsumeMetrics(context.Background(), levels(after.clock.now(), "gpu-1")))
 	after.clock.pass(time.Minute)
 	after.delivered(t)

@@ -29,7 +29,7 @@ func TestAPatternThatIsSwitchedOffEndsItsVerdicts(t *testing.T) {
 	require.Equal(t, "switched_off", ended.Evidence[len(ended.Evidence)-1].Name)
 	after.fault(t, "gpu-1")
 	require.Len(t, after.next.verdicts, 1)
-	require.Zero(t, after.detector.engine.Stats().OpenVerdicts)
+	require.Zero(t, after.stats().OpenVerdicts)
 
 	crash := crashed(t, dir)
 	after.stop(t)
