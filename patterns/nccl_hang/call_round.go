@@ -103,7 +103,9 @@ func (j *Join) othersFirst(r *callRun, f *Finding, now int64) bool {
 	wait := int64(0)
 	if r.sockets(now) || openData(j.book.Job(r.name), now) {
 		if wait = socketsSpeak; f.ofStacks() && f.below() {
-			wait = socketsSettle
+			if wait = socketsSettle; f.Kind == EachOther && r.socketsHaveSpoken(f, now) {
+				wait = 0
+			}
 		}
 	}
 	if r.waitForMount(f) {
@@ -122,6 +124,16 @@ func (j *Join) othersFirst(r *callRun, f *Finding, now int64) bool {
 	}
 	r.later(until)
 	return true
+}
+
+// socketsHaveSpoken reports whether sockets of every rank have told of it, and single none out: what ranks that wait for each
+// other do wrong, they do not see.
+func (r *callRun) socketsHaveSpoken(f *Finding, now int64) bool {
+	if r.stalls == nil {
+		return false
+	}
+	view := viewAt(r.stalls, now)
+	return view != nil && len(view.singled) == 0 && !slices.ContainsFunc(f.stands, func(c *caller) bool { return c == nil || !has(view.open, c.rank) })
 }
 
 // waitForMount reports whether a rank to blame waits for a FUSE mount.

@@ -16,7 +16,7 @@ const mostOfDetail = 256
 // mostPlaces is how many places a text names: ranks may claim as many as there are ranks.
 const mostPlaces = 8
 
-// callPlace is where some ranks wait for others: in the same call, at the same line.
+// callPlace is where some ranks wait for others: in the same call, at the same line as far as that is known.
 type callPlace struct {
 	ranks []int
 	*stackPlace
@@ -24,14 +24,11 @@ type callPlace struct {
 
 // places are where the ranks wait, by the first rank of each.
 func (s *ranksByStack) places(ranks []int) (all []callPlace) {
-	type same struct{ hash, call, where string }
+	type same struct{ call, where string }
 	at := map[same]int{}
 	for _, rank := range ranks {
 		p := &s.of[rank].stack
 		key := same{call: p.Call, where: p.Where}
-		if p.Where == "" {
-			key.hash = p.Hash
-		}
 		if _, known := at[key]; !known {
 			at[key] = len(all)
 			all = append(all, callPlace{stackPlace: p})

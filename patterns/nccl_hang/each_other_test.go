@@ -238,6 +238,38 @@ func TestThatRanksWaitForEachOtherIsToldSoon(t *testing.T) {
 	}
 }
 
+// TestSocketsThatHaveSpokenAreNotWaitedFor: where they have told of all ranks, and single none out, no other word of them is to come.
+func TestSocketsThatHaveSpokenAreNotWaitedFor(t *testing.T) {
+	unanswered := func(a pcommon.Map) {
+		stallOf("overdue")(a)
+		a.PutStr("nccl.socket.cause", "network")
+		a.PutStr("nccl.socket.direction", "send")
+		a.PutInt("nccl.peer.rank", 0)
+	}
+	for name, tc := range map[string]struct {
+		sockets func(*calls)
+		wait    int64
+	}{
+		"of all":                         {func(c *calls) { c.stalled("overdue", 0, 1, 2) }, 0},
+		"of all, and one is not overdue": {func(c *calls) { c.stalled("overdue", 0, 1).stalled("usual", 2) }, 0},
+		"of all but one":                 {func(c *calls) { c.stalled("overdue", 0, 1) }, socketsSettle},
+		"and packets of one are lost":    {func(c *calls) { c.stalled("overdue", 0, 1).record(socketstall.Event, comm{}, 2, unanswered) }, socketsSettle},
+		"of none, which are watched yet": {func(c *calls) { c.record("nccl.socket.watched", comm{}, 0, nil) }, socketsSettle},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, j := newCalls(3), newJoin(DefaultOptions)
+			c.stand(waitsIn("send", "pipe.py:9 in around"), 0, 1).stand(waitsIn("recv", "pipe.py:12 in around"), 2)
+			c.at = c.at.Add(time.Duration(movingSpeaks))
+			tc.sockets(c)
+			j.Add(c.list, c.at)
+			judged := c.at.Add(settled)
+			first := findings(j.Advance(judged))
+			require.Equal(t, tc.wait == 0, len(first) == 1)
+			require.Len(t, append(first, findings(j.Advance(judged.Add(time.Duration(tc.wait))))...), 1)
+		})
+	}
+}
+
 // TestARankThatGoesOnInTimeIsWaitedFor: in a pipeline that works, one rank has the data of all others in turn. The record
 // that it went on comes after the one that the others wait.
 func TestARankThatGoesOnInTimeIsWaitedFor(t *testing.T) {
@@ -272,14 +304,16 @@ func TestLinesOfThoseThatWaitComeLater(t *testing.T) {
 	}
 	s.stalled("overdue", 0, 1)
 	s.Add(s.list, s.at)
-	require.Empty(t, findings(s.Advance(s.at.Add(settled))))
+	found := findings(s.Advance(s.at.Add(settled)))
+	require.Len(t, found, 1)
+	require.Equal(t, "both ranks wait for each other: ranks 0-1 in recv", found[0].String())
 	s.list, s.at = plog.NewLogs(), s.at.Add(time.Second)
 	for rank, of := range all {
 		says(s.calls, rank, of)
 	}
 	s.Add(s.list, s.at)
 	s.joinUnderTest = requireSameState(t, s.joinUnderTest)
-	found := soon(s.joinUnderTest, s.at)
+	found = soon(s.joinUnderTest, s.at)
 	require.Len(t, found, 1)
 	require.Equal(t, "both ranks wait for each other: rank 0 in recv at pipe.py:7 in fwd, rank 1 in recv at pipe.py:9 in bwd", found[0].String())
 }

@@ -391,7 +391,7 @@ func (w *watch) lookInto() {
 	pause := longestPause
 	for _, f := range w.follows {
 		f.rest.Waits = f.classes[f.place.Calls] == waitclass.Collective
-		if f.looks > 0 && f.rest.Wanted(w.now) && !f.waitsAsUsual(w.now) {
+		if f.looks > 0 && f.rest.Wanted(w.now) && (f.told != nil || !f.waitsAsUsual(w.now)) {
 			rest, of = append(rest, f.Process), append(of, f)
 			pause = min(pause, w.now.Sub(f.rest.Last)/restsPerLook)
 		}

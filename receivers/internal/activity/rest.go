@@ -19,6 +19,9 @@ const (
 	unlearned = 30 * time.Second // usual pause until its pauses are known
 	factor    = 2                // usual pauses that a silence may last
 
+	// jitter is how early a look may come: these times are counted from one look to another, at one a second.
+	jitter = 100 * time.Millisecond
+
 	learning    = 10              // looks at which it was at work until its pauses are known, two a second,
 	learningFor = 9 * time.Second // and for how long it has been
 	// Repeats is how many pauses of one kind make it usual: one or two may be the start, or an accident.
@@ -206,9 +209,9 @@ func (r *Rest) judge(now time.Time) {
 	switch state := r.Now.State; {
 	case r.Now.Ending && now.Sub(r.ending) < Ending:
 		r.Silence = socketstall.Usual
-	case state.Halted() && idle >= halted:
+	case state.Halted() && idle >= halted-jitter:
 		r.Silence = socketstall.Overdue
-	case known && min(rest, idle) >= asleep && idle >= r.longest(now):
+	case known && min(rest, idle) >= asleep-jitter && idle >= r.longest(now):
 		r.Silence = socketstall.Overdue
 	case known && r.worked && idle >= computing:
 		r.Silence = socketstall.Overdue
@@ -231,7 +234,7 @@ func (r *Rest) Activity(now time.Time) socketstall.Activity {
 	switch {
 	case r.Looks == 0 || r.Now.State.Halted() || r.compared == 0 && !r.givenUp(now):
 		return ""
-	case now.Sub(r.Progress) >= asleep:
+	case now.Sub(r.Progress) >= asleep-jitter:
 		return socketstall.Idle
 	}
 	return r.how

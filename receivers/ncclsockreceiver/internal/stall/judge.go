@@ -111,7 +111,7 @@ func (t *Tracker) overdue(j *job, r *rank, since time.Duration) bool {
 	if t.foundSilent(j, r, since) && rest >= t.o.Found && t.now-quiet >= t.o.PhaseUnlearned {
 		return true
 	}
-	return rest >= t.o.Asleep && t.now-quiet >= t.phase(j, r.now.Rank, socketstall.Idle)
+	return age >= t.o.Asleep && rest >= t.o.asleep() && t.now-quiet >= t.phase(j, r.now.Rank, socketstall.Idle)
 }
 
 // foundSilent reports whether the rank was silent when it was first seen, of a job whose pauses are not known. That such a

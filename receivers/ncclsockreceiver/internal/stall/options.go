@@ -44,6 +44,12 @@ func Defaults() Options {
 	}
 }
 
+// asleep is Asleep for a rest, which is counted from one snapshot to another: these come some milliseconds early or late.
+func (o *Options) asleep() time.Duration { return o.Asleep - o.Interval/10 }
+
+// halted is the same for Halted.
+func (o *Options) halted() time.Duration { return o.Halted - o.Interval/10 }
+
 // timeouts is how many retransmit timeouts in a row make a network stall. One
 // happens to every connection now and then (a lost tail), two in a row do not.
 const timeouts = 2

@@ -235,7 +235,7 @@ func (r *rank) halted(now time.Duration, o *Options) bool {
 	if r.now.Ending {
 		return now-max(r.haltedAt, r.metAt) >= activity.Ending
 	}
-	return r.now.State.Halted() && now-r.haltedAt >= o.Halted
+	return r.now.State.Halted() && now-r.haltedAt >= o.halted()
 }
 
 // share is how many cores it has used since it fell silent.

@@ -15,6 +15,25 @@ import (
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
+// TestASnapshotThatComesAMomentEarlyIsInTime: a rest is counted from one snapshot to another. The one after three seconds, or
+// after two of a rank that is stopped, may come some milliseconds early.
+func TestASnapshotThatComesAMomentEarlyIsInTime(t *testing.T) {
+	for state, seconds := range map[socketstall.State]int{socketstall.Stopped: 2, socketstall.Sleeping: 3} {
+		w := newWorld(t, 4, Defaults())
+		w.train(30)
+		w.pass(time.Second)
+		w.links[1].deliver(48, 900*time.Millisecond)
+		w.ranks[2].State = state
+		w.look()
+		for second := 1; second < seconds; second++ {
+			w.pass(time.Second)
+			require.Empty(t, accusing(w.look()))
+		}
+		w.pass(time.Second - 20*time.Millisecond)
+		require.Equal(t, []told{{2, socketstall.NotReading, socketstall.Receive, 1, ""}}, short(accusing(w.look())), state)
+	}
+}
+
 // TestStoppedRankLeavesBytesUnread is the first way a rank stops: its ring
 // predecessor's header stays unread, every other queue of the job is empty.
 func TestStoppedRankLeavesBytesUnread(t *testing.T) {

@@ -59,7 +59,7 @@ func (r *rank) atRest(now time.Duration) time.Duration { return now - r.work.las
 
 // works reports whether the rank makes progress, as of this snapshot or one shortly before.
 func (r *rank) works(o *Options) bool {
-	return len(r.work.spent) > 0 && r.work.at-r.work.last < o.Asleep && !r.now.State.Halted()
+	return len(r.work.spent) > 0 && r.work.at-r.work.last < o.asleep() && !r.now.State.Halted()
 }
 
 // judged reports whether it is known what the rank does.
@@ -70,7 +70,7 @@ func (r *rank) activity(now time.Duration, o *Options) socketstall.Activity {
 	switch {
 	case r.now.State.Halted() || !r.judged():
 		return ""
-	case r.atRest(now) >= o.Asleep:
+	case r.atRest(now) >= o.asleep():
 		return socketstall.Idle
 	}
 	return r.work.how
