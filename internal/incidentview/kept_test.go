@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/plog"
 
+	"github.com/tracecoreai/tracecore/patterns/rule"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -110,7 +111,7 @@ func TestFramesComeFromElsewhere(t *testing.T) {
 	for _, logs := range r.batches {
 		for _, resource := range logs.ResourceLogs().All() { // rank 0 alone told the frames
 			record := resource.ScopeLogs().At(0).LogRecords().At(0)
-			if record.EventName() == stackEvent && word(record.Attributes(), "gen_ai.training.rank") == "0" {
+			if record.EventName() == rule.EventStack && word(record.Attributes(), "gen_ai.training.rank") == "0" {
 				record.SetTimestamp(record.Timestamp() - 1e9*3600)
 			}
 		}
@@ -123,7 +124,7 @@ func TestFramesComeFromElsewhere(t *testing.T) {
 	r.batches[0].CopyTo(forged)
 	for _, resource := range forged.ResourceLogs().All() {
 		record := resource.ScopeLogs().At(0).LogRecords().At(0)
-		record.SetEventName(stackEvent)
+		record.SetEventName(rule.EventStack)
 		record.Attributes().PutStr("gen_ai.training.job_id", "another")
 		record.Attributes().PutStr("process.stack.hash", "beef")
 		record.Attributes().PutEmptySlice("process.stack.native").AppendEmpty().SetStr("innocent in job")

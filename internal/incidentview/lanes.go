@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tracecoreai/tracecore/patterns/rule"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -85,7 +86,7 @@ func bar(v verdict.Verdict, end time.Time) Bar {
 	switch {
 	case v.Role == verdict.RootCause:
 		b.Style = StyleCause
-	case slices.ContainsFunc(v.Evidence, func(e verdict.Evidence) bool { return e.Source == "process.exit" }):
+	case slices.ContainsFunc(v.Evidence, func(e verdict.Evidence) bool { return e.Source == rule.EventExit }):
 		b.Style = StyleDead
 	}
 	if v.Status == verdict.Resolved && v.Resolved != nil {

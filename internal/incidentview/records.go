@@ -132,7 +132,7 @@ func (r *Records) take(resource pcommon.Map, host string, record plog.LogRecord)
 	}
 	attributes := record.Attributes()
 	sameJob := r.about.job != "" && JobOf(attributes) == r.about.job
-	if record.EventName() == stackEvent {
+	if record.EventName() == rule.EventStack {
 		if sameJob {
 			r.stack(at, attributes)
 		}
@@ -174,7 +174,7 @@ func (r *Records) rank(event string, at int64, attributes pcommon.Map) {
 		if age, ok := attributes.Get("nccl.socket.stall.age_ns"); ok && age.Type() == pcommon.ValueTypeInt {
 			since -= max(0, age.Int())
 		}
-	case "process.exit":
+	case rule.EventExit:
 	default:
 		return
 	}
@@ -191,7 +191,7 @@ func (r *Records) rank(event string, at int64, attributes pcommon.Map) {
 		r.ranks[rank] = state
 	}
 	which := &state.waits
-	if event == "process.exit" {
+	if event == rule.EventExit {
 		if inherited, ok := attributes.Get("process.exit.inherited_identity"); ok && inherited.AsString() == "true" {
 			return // a child of the rank
 		}

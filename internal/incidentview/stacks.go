@@ -11,11 +11,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 
+	"github.com/tracecoreai/tracecore/patterns/rule"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
-
-// stackEvent is a rank that stands still, and where (receiver stacks).
-const stackEvent = "process.stack"
 
 // mostHashes bounds the stacks whose frames are kept.
 const mostHashes = 256
@@ -89,7 +87,7 @@ func (r *Records) Frames(ld plog.Logs) {
 		for _, scope := range resource.ScopeLogs().All() {
 			for _, record := range scope.LogRecords().All() {
 				key := StackKeyOf(record.Attributes())
-				if record.EventName() == stackEvent && slices.Contains(unnamed, key) {
+				if record.EventName() == rule.EventStack && slices.Contains(unnamed, key) {
 					r.frame(key, record.Attributes())
 				}
 			}

@@ -39,11 +39,6 @@ const (
 )
 
 const (
-	eventStart    = "process.start"
-	eventExit     = "process.exit"
-	eventGone     = "process.gone"
-	eventStack    = "process.stack"
-	eventMoving   = "process.stack.moving" // takes a stack back
 	eventBlock    = "fuse.stall"
 	eventBlockEnd = "fuse.stall.end"
 )
@@ -163,7 +158,7 @@ func (b *Book) Logs(ld plog.Logs, runOf RunOf) {
 
 func wanted(event string) bool {
 	switch event {
-	case eventStart, eventExit, eventGone, eventStep, eventStack, eventMoving, eventBlock, eventBlockEnd, socketstall.Event, socketstall.EventEnd:
+	case rule.EventStart, rule.EventExit, rule.EventGone, eventStep, rule.EventStack, rule.EventStackMoving, eventBlock, eventBlockEnd, socketstall.Event, socketstall.EventEnd:
 		return true
 	}
 	return false
@@ -182,7 +177,7 @@ func (b *Book) take(resource pcommon.Map, record plog.LogRecord, runOf RunOf) {
 	case eventStep:
 		b.takeStep(resource, a, at)
 		return
-	case eventExit:
+	case rule.EventExit:
 		if rule.Text(a, "process.exit.helper") == "true" || rule.Text(a, "gen_ai.training.job_domain") == unknownDomain && rule.Text(a, "process.exit.inherited_identity") == "true" {
 			return // what a launch script ran beside a rank; a child that ended before anybody could ask whose it was
 		}
@@ -191,7 +186,7 @@ func (b *Book) take(resource pcommon.Map, record plog.LogRecord, runOf RunOf) {
 	if of.ID == "" || of.Rank < 0 || of.Rank > verdict.MaxRank {
 		return
 	}
-	j := b.find(&of, id, event == eventStack || event == eventMoving)
+	j := b.find(&of, id, event == rule.EventStack || event == rule.EventStackMoving)
 	if j == nil {
 		return
 	}
@@ -203,14 +198,14 @@ func (b *Book) take(resource pcommon.Map, record plog.LogRecord, runOf RunOf) {
 	b.place(j, r, of.Host)
 	r.note(at, a)
 	switch event {
-	case eventExit:
+	case rule.EventExit:
 		r.exit(&of, at, a)
-	case eventGone:
+	case rule.EventGone:
 		r.gone(at, a)
-	case eventStack:
+	case rule.EventStack:
 		r.stands(at, a)
 		b.frames.learn(j, a)
-	case eventMoving:
+	case rule.EventStackMoving:
 		r.stack = stack{}
 	case eventBlock:
 		b.block(j, &of, at, resource, a)
@@ -262,7 +257,7 @@ func (b *Book) rank(j *job, of *run.Sighting, event string, a pcommon.Map) *rank
 	if r != nil && (of.PID <= 0 || r.pid == of.PID || of.Start > 0 && of.Start < r.began) {
 		return r
 	}
-	if event == eventStack || event == eventMoving || event == socketstall.EventEnd {
+	if event == rule.EventStack || event == rule.EventStackMoving || event == socketstall.EventEnd {
 		return r
 	}
 	if r == nil && !b.room(j) {

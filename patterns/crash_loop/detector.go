@@ -18,12 +18,9 @@ import (
 )
 
 const (
-	eventExit  = "process.exit"
-	eventStart = "process.start"
-	eventKill  = "oom.kill"
-	eventGone  = "process.gone"
-	eventLoop  = rule.FindingPrefix + "crash_loop"
-	eventEnd   = rule.FindingPrefix + "crash_loop.end"
+	eventKill = "oom.kill"
+	eventLoop = rule.FindingPrefix + "crash_loop"
+	eventEnd  = rule.FindingPrefix + "crash_loop.end"
 )
 
 // Caps: jobs, starts of one that are remembered, and deaths of one of these.
@@ -49,8 +46,8 @@ const trains = int64(5 * time.Second)
 // Detector describes the detector for the library.
 func Detector() rule.Detector {
 	return rule.Detector{
-		Name: "crash_loop", Trust: verdict.Proven, Logs: []string{eventExit, eventStart, eventKill, eventGone},
-		Findings: map[string][]string{eventLoop: {eventExit, eventKill}, eventEnd: {eventExit, eventStart}},
+		Name: "crash_loop", Trust: verdict.Proven, Logs: []string{rule.EventExit, rule.EventStart, eventKill, rule.EventGone},
+		Findings: map[string][]string{eventLoop: {rule.EventExit, eventKill}, eventEnd: {rule.EventExit, rule.EventStart}},
 		Attributes: []string{
 			rule.AttributeRank, rule.AttributeRankPID, rule.AttributeRankStart, rule.AttributeJob, rule.AttributeJobDomain, rule.AttributeRendezvous, rule.AttributeDrill, "host.name", "process.executable.name",
 			"process.pid", "process.exit.code", "process.exit.helper", "process.exit.inherited_identity", "process.exit.signal", "process.exit.signal_name",
@@ -155,10 +152,10 @@ func (d *detector) Observe(r *rule.Record) bool {
 	if l != nil {
 		l.knows(r)
 	}
-	if r.Name == eventStart {
+	if r.Name == rule.EventStart {
 		return d.begins(r) || l != nil && l.Changed
 	}
-	if r.Name == eventGone {
+	if r.Name == rule.EventGone {
 		return l != nil && l.gone(r)
 	}
 	s, ok := end(r)

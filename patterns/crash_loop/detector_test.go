@@ -33,7 +33,7 @@ func dieAt(d *detector, job, run string, rank, at int64, signal string) bool {
 	if signal != "" {
 		a.PutStr("process.exit.signal_name", signal)
 	}
-	return d.Observe(&rule.Record{Name: eventExit, Time: at, Run: run, Resource: pcommon.NewMap(), Attributes: a})
+	return d.Observe(&rule.Record{Name: rule.EventExit, Time: at, Run: run, Resource: pcommon.NewMap(), Attributes: a})
 }
 
 func TestALongLoopKeepsItsCount(t *testing.T) {
@@ -57,7 +57,7 @@ func ends(d *detector, job, run string, rank, at int64) bool {
 	a := pcommon.NewMap()
 	a.PutStr(rule.AttributeJob, job)
 	a.PutInt(rule.AttributeRank, rank)
-	return d.Observe(&rule.Record{Name: eventExit, Time: at * second, Run: run, Resource: pcommon.NewMap(), Attributes: a})
+	return d.Observe(&rule.Record{Name: rule.EventExit, Time: at * second, Run: run, Resource: pcommon.NewMap(), Attributes: a})
 }
 
 func TestAStartThatEndsWellEndsTheLoop(t *testing.T) {
@@ -294,7 +294,7 @@ func TestRanksThatAreAskedToEnd(t *testing.T) {
 			if tc.spared != nil {
 				a.PutInt("process.exit.spared_ranks", int64(tc.spared.(int)))
 			}
-			_, counts := end(&rule.Record{Name: eventExit, Run: "1", Resource: pcommon.NewMap(), Attributes: a})
+			_, counts := end(&rule.Record{Name: rule.EventExit, Run: "1", Resource: pcommon.NewMap(), Attributes: a})
 			require.Equal(t, tc.counts, counts)
 		})
 	}
@@ -304,7 +304,7 @@ func begin(d *detector, run string, at int64) bool {
 	a := pcommon.NewMap()
 	a.PutStr(rule.AttributeJob, "j")
 	a.PutInt(rule.AttributeRank, 0)
-	return d.Observe(&rule.Record{Name: eventStart, Time: at * second, Run: run, Resource: pcommon.NewMap(), Attributes: a})
+	return d.Observe(&rule.Record{Name: rule.EventStart, Time: at * second, Run: run, Resource: pcommon.NewMap(), Attributes: a})
 }
 
 func looping(t *testing.T) *detector {
@@ -338,7 +338,7 @@ func isStopped(d *detector, run string, at int64) {
 	a.PutInt(rule.AttributeRank, 0)
 	a.PutInt("process.exit.signal", 15)
 	a.PutStr("process.exit.signal_name", "SIGTERM")
-	d.Observe(&rule.Record{Name: eventExit, Time: at * second, Run: run, Resource: pcommon.NewMap(), Attributes: a})
+	d.Observe(&rule.Record{Name: rule.EventExit, Time: at * second, Run: run, Resource: pcommon.NewMap(), Attributes: a})
 }
 
 // A start that somebody ends by SIGTERM does not live.
@@ -407,9 +407,9 @@ func TestOnlySomeRanksDieWhereOthersLive(t *testing.T) {
 				d.Observe(&rule.Record{Name: event, Time: 60 * int64(start+1) * second, Run: fmt.Sprint(start), Beside: with, Resource: pcommon.NewMap(), Attributes: a})
 			}
 			for i, is := range tc.beside {
-				show(eventExit, i, is)
+				show(rule.EventExit, i, is)
 			}
-			show(eventStart, len(tc.beside)-1, tc.then)
+			show(rule.EventStart, len(tc.beside)-1, tc.then)
 			require.Equal(t, tc.want, d.Decide(math.MaxInt64)[0].Attributes["crash_loop.kind"])
 		})
 	}

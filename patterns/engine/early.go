@@ -3,6 +3,8 @@ package engine
 import (
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
 // CutLogs returns ld with its resources, and the records that rules want, cut to the limits, and
@@ -12,7 +14,7 @@ import (
 // before he takes it and counts what was cut: so no small record waits for that of a large one.
 func (e *Engine) CutLogs(ld plog.Logs) (short plog.Logs, cut int) {
 	return recordLimits.Logs(ld, func(event string) bool {
-		return event == eventStart || event == eventLost || !e.logs[event].none()
+		return event == rule.EventStart || event == eventLost || !e.logs[event].none()
 	})
 }
 

@@ -54,7 +54,7 @@ func (e *Engine) scopeLogs(rl plog.ResourceLogs, sl plog.ScopeLogs, boot *boot, 
 			continue
 		}
 		told := e.tell(boot, lr.EventName(), int64(lr.Timestamp()), rl.Resource().Attributes(), lr.Attributes())
-		if by.none() && lr.EventName() != eventStart && lr.EventName() != eventLost && !told {
+		if by.none() && lr.EventName() != rule.EventStart && lr.EventName() != eventLost && !told {
 			e.unwanted(rl, lr)
 			continue
 		}

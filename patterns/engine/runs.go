@@ -9,15 +9,6 @@ import (
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
-// eventStart tells that a rank runs. No rule has to want it.
-const eventStart = "process.start"
-
-// eventExit tells that a process of a rank has ended.
-const eventExit = "process.exit"
-
-// eventGone tells that a rank was not there any more when its agent began: nobody saw its end.
-const eventGone = "process.gone"
-
 // identify finds the run that r is about, and reports whether r told of a process that was
 // not known: then the record is kept, also where no rule wants it. A run that takes the place of others
 // ends what was open about them.
@@ -34,7 +25,7 @@ func (e *Engine) identify(r *record) bool {
 	if r.finding != nil {
 		s.Trust = r.trust
 	}
-	s.Ended = r.source == eventGone || r.source == eventExit && outermost(r.attributes)
+	s.Ended = r.source == rule.EventGone || r.source == rule.EventExit && outermost(r.attributes)
 	id, news, began := e.runs.Of(&s)
 	r.run = id
 	if began != nil {

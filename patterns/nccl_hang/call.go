@@ -22,12 +22,9 @@ const (
 	eventCallInit    = "nccl.call.init.waiting" // it waits in a function that makes a communicator
 	eventCallReady   = "nccl.call.init.done"    // it does not any more
 	eventCallLimited = "nccl.call.limited"      // calls of the process are not counted for a while, or are again
-	eventExit        = "process.exit"           // the process has ended, by the kernel's word
-	eventGone        = "process.gone"           // it ended while no agent ran on its host
-	eventAsked       = rule.EventAsked          // it was asked to end, and lives
 )
 
-var callEvents = []string{eventCallStopped, eventCallMoving, eventCallEnd, eventCallDoing, eventCallInit, eventCallReady, eventCallLimited, eventStack, eventDoes, eventMoving, eventExit, eventGone, eventAsked}
+var callEvents = []string{eventCallStopped, eventCallMoving, eventCallEnd, eventCallDoing, eventCallInit, eventCallReady, eventCallLimited, rule.EventStack, eventDoes, rule.EventStackMoving, rule.EventExit, rule.EventGone, rule.EventAsked}
 
 // callAttributes are what is read of them, beside identity and what a process does.
 var callAttributes = slices.Concat(rule.StopAttributes, []string{
@@ -125,16 +122,16 @@ func parseCall(event string, at int64, resource, a pcommon.Map) (c callRecord, o
 		c.stack = stackOf(event, at, a)
 		return c, c.rank >= 0
 	}
-	if event == eventGone {
+	if event == rule.EventGone {
 		c.end = "no agent watched"
 		return c, true
 	}
-	if event == eventExit {
+	if event == rule.EventExit {
 		c.end = cmp.Or(str(a, "process.exit.signal_name"), "exit status "+rule.Text(a, "process.exit.code"))
 		c.stops = rule.JobStopped(a)
 		return c, true
 	}
-	if event == eventAsked {
+	if event == rule.EventAsked {
 		c.stops = rule.JobAsked(a)
 		return c, c.stops
 	}
@@ -147,7 +144,7 @@ func parseCall(event string, at int64, resource, a pcommon.Map) (c callRecord, o
 
 // ofStack reports whether it tells of a stack, and nothing of calls.
 func (c *callRecord) ofStack() bool {
-	return c.event == eventStack || c.event == eventDoes || c.event == eventMoving
+	return c.event == rule.EventStack || c.event == eventDoes || c.event == rule.EventStackMoving
 }
 
 // readCommunicator reads which communicator it is, and where the process stands in it.

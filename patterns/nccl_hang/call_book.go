@@ -11,6 +11,7 @@ import (
 	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 	starts "github.com/tracecoreai/tracecore/patterns/engine/run"
+	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
 // Bounds and times of what calls tell.
@@ -185,10 +186,10 @@ func newCallBook(options *Options) *callBook {
 // take takes in a record, and reports whether it changes anything.
 func (b *callBook) take(c *callRecord, begun start, now int64) bool {
 	b.ofStart(c, begun, now)
-	if c.event == eventExit || c.event == eventGone {
+	if c.event == rule.EventExit || c.event == rule.EventGone {
 		return b.exit(c, begun, now)
 	}
-	if c.event == eventAsked {
+	if c.event == rule.EventAsked {
 		b.ask(c, begun, now)
 		return false
 	}
@@ -300,10 +301,10 @@ func (b *callBook) exit(c *callRecord, begun start, now int64) bool {
 	who.end, who.ended = r.one(c.end), c.at
 	for _, at := range who.places {
 		p := at.comm.places[at.rank]
-		if p.at > c.at || !p.standing && c.event != eventGone {
+		if p.at > c.at || !p.standing && c.event != rule.EventGone {
 			continue // the receiver of calls tells of its end, and how many it had called
 		}
-		if c.event == eventGone { // it may have called more
+		if c.event == rule.EventGone { // it may have called more
 			p.exact, p.aligned, p.window = false, false, nil
 		}
 		p.at, p.standing, p.ended = c.at, false, true

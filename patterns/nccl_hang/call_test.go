@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
 // calls is a job whose ranks call NCCL, eight to a host.
@@ -153,7 +155,7 @@ func requireOneStop(t testing.TB, c *calls) {
 	stacks, others := plog.NewLogs(), plog.NewLogs()
 	for _, resource := range c.list.ResourceLogs().All() {
 		to := others
-		if strings.HasPrefix(resource.ScopeLogs().At(0).LogRecords().At(0).EventName(), eventStack) {
+		if strings.HasPrefix(resource.ScopeLogs().At(0).LogRecords().At(0).EventName(), rule.EventStack) {
 			to = stacks
 		}
 		resource.CopyTo(to.ResourceLogs().AppendEmpty())

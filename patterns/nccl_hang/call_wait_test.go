@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
 // stacks says what the stacks of ranks show, a second from now.
@@ -15,7 +17,7 @@ func (c *calls) stacks(class string, ranks ...int) *calls {
 	at := c.at
 	c.at = at.Add(time.Second)
 	for _, rank := range ranks {
-		c.record(eventStack, comm{}, rank, func(a pcommon.Map) { a.PutStr("process.stack.wait_class", class) })
+		c.record(rule.EventStack, comm{}, rank, func(a pcommon.Map) { a.PutStr("process.stack.wait_class", class) })
 	}
 	c.at = at
 	return c
@@ -66,7 +68,7 @@ func TestAllHaveCalledAndAllWait(t *testing.T) {
 		}, waits: true, doubts: []string{doubtBelow}},
 		"a launcher of the rank waits for its child": {calls: func(c *calls) {
 			c.stands(c.all(), 10, "overdue", but(8)...).stacks("gpu", but(8)...)
-			c.record(eventStack, comm{}, 3, func(a pcommon.Map) {
+			c.record(rule.EventStack, comm{}, 3, func(a pcommon.Map) {
 				a.PutInt("process.pid", 77)
 				a.PutStr("process.stack.wait_class", "own_code")
 			})
@@ -95,7 +97,7 @@ func TestAllHaveCalledAndAllWait(t *testing.T) {
 		"one rank stands elsewhere since": {calls: func(c *calls) {
 			c.stands(c.all(), 10, "overdue", but(8)...).stacks("gpu", but(8)...)
 			c.at = c.at.Add(2 * time.Second)
-			c.record(eventMoving, comm{}, 3, nil)
+			c.record(rule.EventStackMoving, comm{}, 3, nil)
 			c.at = c.at.Add(-2 * time.Second)
 		}},
 		"CUDA graphs are replayed": {calls: func(c *calls) {
@@ -220,7 +222,7 @@ func TestStacksAloneAreForgotten(t *testing.T) {
 	require.EqualValues(t, 64, j.Stats().HeldCalls, "they stand, and others may come")
 	c.list, c.at = plog.NewLogs(), c.at.Add(3*keepMoving)
 	for rank := range 63 {
-		c.record(eventMoving, comm{}, rank, nil)
+		c.record(rule.EventStackMoving, comm{}, rank, nil)
 	}
 	j.Add(c.list, c.at)
 	require.Empty(t, j.Advance(c.at.Add(3*keepMoving)))

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
 // waitsIn is a rank that sleeps in a call of the library, at a line.
@@ -280,7 +281,7 @@ func TestARankThatGoesOnInTimeIsWaitedFor(t *testing.T) {
 	j.Add(c.list, c.at)
 	require.Empty(t, findings(j.Advance(c.at.Add(time.Second/4))))
 	c.list = plog.NewLogs()
-	c.record(eventMoving, comm{}, 0, nil)
+	c.record(rule.EventStackMoving, comm{}, 0, nil)
 	j.Add(c.list, c.at.Add(1500*time.Millisecond))
 	require.Empty(t, findings(j.Advance(c.at.Add(time.Hour))))
 }

@@ -142,11 +142,11 @@ type run struct {
 func Detector(o Options) rule.Detector {
 	return rule.Detector{
 		Name: "nccl_hang",
-		Logs: append([]string{eventDump, eventStart, socketstall.Event, socketstall.EventEnd, socketstall.EventWatched}, slices.Concat(callEvents, gpuEvents)...),
-		Ends: []string{socketstall.EventEnd, eventCallMoving, eventCallReady, eventCallEnd, eventMoving},
+		Logs: append([]string{eventDump, rule.EventStart, socketstall.Event, socketstall.EventEnd, socketstall.EventWatched}, slices.Concat(callEvents, gpuEvents)...),
+		Ends: []string{socketstall.EventEnd, eventCallMoving, eventCallReady, eventCallEnd, rule.EventStackMoving},
 		Findings: map[string][]string{
-			eventIncomplete: {eventDump, eventCallStopped, eventCallInit, eventStack},
-			eventComplete:   {eventDump, eventCallStopped, eventCallInit, eventStack},
+			eventIncomplete: {eventDump, eventCallStopped, eventCallInit, rule.EventStack},
+			eventComplete:   {eventDump, eventCallStopped, eventCallInit, rule.EventStack},
 		},
 		Attributes: slices.Concat(dumpAttributes, startAttributes, socketstall.Attributes, callAttributes, stackAttributes, gpuAttributes),
 		New:        func(rule.Limits) rule.Algorithm { return New(o) },
@@ -187,7 +187,7 @@ func (j *Join) Evicted() uint64 {
 func (j *Join) Observe(r *rule.Record) bool {
 	begun, news := j.startOf(r)
 	switch r.Name {
-	case eventStart:
+	case rule.EventStart:
 		if news {
 			job := cmp.Or(rule.Job(r.Attributes), "host "+rule.Text(r.Resource, "host.name"))
 			j.calls.started(socketstall.JobName(job, rule.Text(r.Attributes, rule.AttributeJobDomain)), begun, r.Now)
@@ -195,7 +195,7 @@ func (j *Join) Observe(r *rule.Record) bool {
 		return news
 	case eventDump:
 		return j.observeDump(r, begun) || news
-	case eventCallStopped, eventCallMoving, eventCallEnd, eventCallDoing, eventCallInit, eventCallReady, eventCallLimited, eventStack, eventDoes, eventMoving, eventExit, eventGone, eventAsked, socketstall.EventWatched:
+	case eventCallStopped, eventCallMoving, eventCallEnd, eventCallDoing, eventCallInit, eventCallReady, eventCallLimited, rule.EventStack, eventDoes, rule.EventStackMoving, rule.EventExit, rule.EventGone, rule.EventAsked, socketstall.EventWatched:
 		c, ok := parseCall(r.Name, r.Time, r.Resource, r.Attributes)
 		if !ok {
 			j.calls.invalid++

@@ -7,14 +7,11 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
-// The events of the stacks receiver.
-const (
-	eventStack  = "process.stack"        // the main thread of a rank stands still
-	eventDoes   = "process.stack.doing"  // its process does something else than was told
-	eventMoving = "process.stack.moving" // it does not stand there any more
-)
+// eventDoes tells that the process of a rank that stands does something else than was told.
+const eventDoes = "process.stack.doing"
 
 // stackAttributes are what is read of them, beside identity and what a process does.
 var stackAttributes = []string{
@@ -64,7 +61,7 @@ const (
 func stackOf(event string, at int64, a pcommon.Map) stackPlace {
 	still, _ := whole(a, "process.stack.still_ns")
 	p := stackPlace{
-		At: at, Standing: event == eventStack, Class: str(a, "process.stack.wait_class"), Reason: str(a, "process.stack.reason"), Function: str(a, "process.stack.kernel_function"),
+		At: at, Standing: event == rule.EventStack, Class: str(a, "process.stack.wait_class"), Reason: str(a, "process.stack.reason"), Function: str(a, "process.stack.kernel_function"),
 		Owner: str(a, "process.stack.kernel_owner"), Hash: str(a, "process.stack.hash"), Since: at - max(0, min(still, at)), State: socketstall.StateOf(a), Doing: socketstall.DoingOf(a, at),
 	}
 	if unread, ok := a.Get("process.stack.unread"); ok && unread.Type() == pcommon.ValueTypeSlice {
@@ -124,9 +121,9 @@ func (who *caller) stacks(c *callRecord) bool {
 		}
 		who.stack.Doing, who.stack.State, who.stack.Kept = s.Doing, s.State, 0
 		who.stack.Where = cmp.Or(s.Where, before.Where)
-	case s.At < before.At && c.event == eventMoving && s.At >= before.Kept && before.Kept != 0: // it came there again
+	case s.At < before.At && c.event == rule.EventStackMoving && s.At >= before.Kept && before.Kept != 0: // it came there again
 		who.stack.Doing.Silence, who.stack.Since, who.stack.Came, who.stack.Kept = socketstall.Usual, s.At, 0, 0
-	case s.At < before.At, s.At == before.At && c.event == eventMoving:
+	case s.At < before.At, s.At == before.At && c.event == rule.EventStackMoving:
 		return false // a later one has come before it
 	default:
 		if s.Standing && who.early == s.Hash && before.Doing.At > s.At {

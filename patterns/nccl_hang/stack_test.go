@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
 // stack is where the main thread of a rank stands, and since when.
@@ -111,7 +112,7 @@ func (c *calls) stoodLike(attribute string, value any) *calls {
 // stand says where ranks stand.
 func (c *calls) stand(s stack, ranks ...int) *calls {
 	for _, rank := range ranks {
-		c.record(eventStack, comm{}, rank, s.put)
+		c.record(rule.EventStack, comm{}, rank, s.put)
 	}
 	return c
 }
@@ -508,7 +509,7 @@ func TestWhatStacksAloneTell(t *testing.T) {
 			ranks: func(c *calls) {
 				c.stand(inCollective, but(8, 5)...).stand(inLock, 5)
 				c.at = c.at.Add(time.Millisecond)
-				c.record(eventMoving, comm{}, 5, nil)
+				c.record(rule.EventStackMoving, comm{}, 5, nil)
 			},
 		},
 		"all have called the same, and run it on their GPUs": {
@@ -629,7 +630,7 @@ func TestRanksThatWaitForANameServerAreGivenHalfAMinute(t *testing.T) {
 			told := findings(s.Advance(s.at.Add(8 * time.Second)))
 			require.Len(t, told, 1)
 			require.Equal(t, NameServer, told[0].Kind)
-			rounds := s.next(t, 10*time.Second, func(c *calls) { c.record(eventMoving, comm{}, 5, nil) })
+			rounds := s.next(t, 10*time.Second, func(c *calls) { c.record(rule.EventStackMoving, comm{}, 5, nil) })
 			require.Len(t, rounds, 1)
 			require.Len(t, rounds[0].Cleared, 1)
 		})
@@ -643,7 +644,7 @@ func TestRanksThatWaitForANameServerAreGivenHalfAMinute(t *testing.T) {
 	t.Run("all, and one goes on", func(t *testing.T) {
 		s := &standingJob{newCalls(8), newJoin(DefaultOptions)}
 		require.Empty(t, s.next(t, 0, func(c *calls) { c.stand(looksUp, but(8)...) }))
-		require.Empty(t, s.next(t, 10*time.Second, func(c *calls) { c.record(eventMoving, comm{}, 5, nil) }))
+		require.Empty(t, s.next(t, 10*time.Second, func(c *calls) { c.record(rule.EventStackMoving, comm{}, 5, nil) }))
 		require.Empty(t, s.Advance(s.at.Add(10*time.Minute)))
 	})
 }
@@ -675,7 +676,7 @@ func TestOneStopByAllItsWitnesses(t *testing.T) {
 
 			rounds := s.next(t, 11*time.Minute, func(c *calls) {
 				c.record(eventCallMoving, c.all(), 5, stoodAt(11, c.at, "usual"))
-				c.record(eventMoving, comm{}, 5, nil)
+				c.record(rule.EventStackMoving, comm{}, 5, nil)
 			})
 			require.Len(t, rounds, 1)
 			require.Len(t, rounds[0].Cleared, 1)
@@ -780,7 +781,7 @@ func TestAMountIsHeardFirst(t *testing.T) {
 			s := &standingJob{newCalls(4), newJoin(DefaultOptions)}
 			first := findings(s.next(t, 0, func(c *calls) {
 				c.stand(inCollective, 0, 1, 3)
-				c.record(eventStack, comm{}, 2, tc.does)
+				c.record(rule.EventStack, comm{}, 2, tc.does)
 			}))
 			require.Equal(t, tc.waits, len(first) == 0)
 			at := s.at.Add(settled)
@@ -836,10 +837,10 @@ func TestAnotherStandstillIsAnotherStop(t *testing.T) {
 	for _, f := range sleeps {
 		require.Equal(t, first[0].Stop, f.Stop)
 	}
-	rounds := s.next(t, 5*time.Second, func(c *calls) { c.record(eventMoving, comm{}, 2, nil) })
+	rounds := s.next(t, 5*time.Second, func(c *calls) { c.record(rule.EventStackMoving, comm{}, 2, nil) })
 	require.Len(t, rounds[0].Cleared, 1)
 	other := s.next(t, 5*time.Second, func(c *calls) {
-		c.record(eventMoving, comm{}, 1, nil)
+		c.record(rule.EventStackMoving, comm{}, 1, nil)
 		c.at = c.at.Add(time.Millisecond)
 		c.stand(inCollective, 2).stand(inLock, 1)
 	})
@@ -872,7 +873,7 @@ func TestAnAgentThatBeginsAgainTakesNothingBack(t *testing.T) {
 		"what it does is told later":  {told, func(c *calls) { c.stand(unknown, 5).does(fresh, 5) }, false},
 		"that it works is told later": {told, func(c *calls) { c.stand(fresh, 5).does(works, 5) }, true},
 		"it has moved between": {told, func(c *calls) {
-			c.record(eventMoving, comm{}, 5, nil)
+			c.record(rule.EventStackMoving, comm{}, 5, nil)
 			c.at = c.at.Add(time.Second)
 			c.stand(fresh, 5)
 		}, true},
@@ -880,7 +881,7 @@ func TestAnAgentThatBeginsAgainTakesNothingBack(t *testing.T) {
 			c.at = c.at.Add(time.Second)
 			c.stand(fresh, 5)
 			c.at = c.at.Add(-time.Second)
-			c.record(eventMoving, comm{}, 5, nil)
+			c.record(rule.EventStackMoving, comm{}, 5, nil)
 			c.at = c.at.Add(time.Second)
 		}, true},
 		"it was stopped, and is not": {func(c *calls) {
@@ -917,7 +918,7 @@ func TestAnAgentThatBeginsAgainBeforeItSeesSockets(t *testing.T) {
 			require.Len(t, findings(s.Advance(s.at.Add(time.Duration(socketsSpeak)+settled))), 1)
 			rounds := s.next(t, 10*time.Second, func(c *calls) {
 				if moves {
-					c.record(eventMoving, comm{}, 5, nil)
+					c.record(rule.EventStackMoving, comm{}, 5, nil)
 					c.at = c.at.Add(time.Second)
 				}
 				stands, line := asleep, inCollective
@@ -1069,7 +1070,7 @@ func TestRanksThatWaitInSeveralCollectives(t *testing.T) {
 func TestHostileStacks(t *testing.T) {
 	c := newCalls(1 << 20)
 	for i := range 100 {
-		c.record(eventStack, comm{}, i, func(a pcommon.Map) {
+		c.record(rule.EventStack, comm{}, i, func(a pcommon.Map) {
 			for _, key := range stackAttributes {
 				switch i % 4 {
 				case 0:
@@ -1162,7 +1163,7 @@ func TestAfterARestartReceiversSpeakFirst(t *testing.T) {
 		told int
 	}{
 		"it stands yet": {func(*calls) {}, 1},
-		"it goes on":    {func(c *calls) { c.record(eventMoving, comm{}, 2, nil) }, 0},
+		"it goes on":    {func(c *calls) { c.record(rule.EventStackMoving, comm{}, 2, nil) }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &standingJob{newCalls(4), newJoin(DefaultOptions)}
@@ -1184,7 +1185,7 @@ func TestAfterARestartReceiversSpeakFirst(t *testing.T) {
 		s := &standingJob{newCalls(4), newJoin(DefaultOptions)}
 		require.Len(t, findings(s.next(t, 0, stands)), 1)
 		s.Resumed(s.at.Add(10 * time.Second))
-		rounds := s.next(t, 11*time.Second, func(c *calls) { c.record(eventMoving, comm{}, 2, nil) })
+		rounds := s.next(t, 11*time.Second, func(c *calls) { c.record(rule.EventStackMoving, comm{}, 2, nil) })
 		require.Len(t, rounds, 1)
 		require.Len(t, rounds[0].Cleared, 1, "its end waits for nobody")
 	})
@@ -1231,16 +1232,16 @@ func TestRanksThatWaitForOneThatHasEnded(t *testing.T) {
 	}{
 		"it alone": {func(c *calls) {}, true},
 		"another process of its rank lives": {func(c *calls) {
-			c.record(eventMoving, comm{}, 5, func(a pcommon.Map) { a.PutInt("process.pid", 2000) })
+			c.record(rule.EventStackMoving, comm{}, 5, func(a pcommon.Map) { a.PutInt("process.pid", 2000) })
 		}, false},
 		"it lives as another process, which its launcher has left": {func(c *calls) {
-			c.record(eventStart, comm{}, 5, func(a pcommon.Map) {
+			c.record(rule.EventStart, comm{}, 5, func(a pcommon.Map) {
 				a.PutInt("process.pid", 2000)
 				a.PutInt("gen_ai.training.rank_pid", 2000)
 				a.PutInt("gen_ai.training.rank_start_unix_nano", c.at.UnixNano())
 			})
 		}, false},
-		"one of the others goes on":       {func(c *calls) { c.record(eventMoving, comm{}, 3, nil) }, false},
+		"one of the others goes on":       {func(c *calls) { c.record(rule.EventStackMoving, comm{}, 3, nil) }, false},
 		"one of the others stands nearby": {func(c *calls) { c.stand(inLock, 3) }, false},
 		"one of the others is not read":   {func(c *calls) { c.stand(nowhere, 3) }, false},
 		"one of the others waits for its GPU": {func(c *calls) {
@@ -1249,9 +1250,9 @@ func TestRanksThatWaitForOneThatHasEnded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &standingJob{newCalls(8), newJoin(DefaultOptions)}
-			require.Empty(t, s.next(t, 0, func(c *calls) { c.record(eventMoving, comm{}, 5, nil) }))
+			require.Empty(t, s.next(t, 0, func(c *calls) { c.record(rule.EventStackMoving, comm{}, 5, nil) }))
 			require.Empty(t, s.next(t, time.Second, func(c *calls) { c.stand(same, 0).stand(inCollective, but(8, 0, 5)...) }))
-			require.Empty(t, s.next(t, 10*time.Second, func(c *calls) { c.ends(eventExit, status0, 5) }))
+			require.Empty(t, s.next(t, 10*time.Second, func(c *calls) { c.ends(rule.EventExit, status0, 5) }))
 			tc.calls(s.calls)
 			s.Add(s.list, s.at)
 			require.Empty(t, findings(s.Advance(s.at.Add(119*time.Second))))
@@ -1266,8 +1267,8 @@ func TestRanksThatWaitForOneThatHasEnded(t *testing.T) {
 			require.Equal(t, []int{5}, told[0].Culprits)
 			require.Equal(t, "its process has ended: exit status 0", told[0].Does)
 			require.Equal(t, int64(1005), told[0].Host.PID)
-			require.Empty(t, s.next(t, 20*time.Minute, func(c *calls) { c.record(eventMoving, comm{}, 9, nil) }), "it is not forgotten while they wait")
-			rounds := s.next(t, time.Second, func(c *calls) { c.record(eventMoving, comm{}, 2, nil) })
+			require.Empty(t, s.next(t, 20*time.Minute, func(c *calls) { c.record(rule.EventStackMoving, comm{}, 9, nil) }), "it is not forgotten while they wait")
+			rounds := s.next(t, time.Second, func(c *calls) { c.record(rule.EventStackMoving, comm{}, 2, nil) })
 			require.Len(t, rounds, 1)
 			require.Len(t, rounds[0].Cleared, 1, "the others go on without it")
 		})

@@ -9,9 +9,6 @@ import (
 	trust "github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
-// eventStart tells that a rank runs: by it a start of a job is known before it writes a dump.
-const eventStart = "process.start"
-
 var startAttributes = []string{rule.AttributeRankPID, rule.AttributeRankStart, rule.AttributeRestarts, rule.AttributeRendezvous}
 
 // maxRanks is of how many ranks it is kept which start they belong to, of all jobs.

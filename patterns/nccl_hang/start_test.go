@@ -33,7 +33,7 @@ func startsOf(world int, at time.Time) plog.Logs {
 		resource := ld.ResourceLogs().AppendEmpty()
 		resource.Resource().Attributes().PutStr("host.name", fmt.Sprintf("node-%d", rank))
 		r := resource.ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
-		r.SetEventName(eventStart)
+		r.SetEventName(rule.EventStart)
 		r.SetTimestamp(pcommon.NewTimestampFromTime(at))
 		r.Attributes().PutStr("gen_ai.training.job_id", "llm")
 		r.Attributes().PutInt("gen_ai.training.rank", int64(rank))
@@ -214,7 +214,7 @@ func TestARankThatBeganAgainAloneIsOfTheJob(t *testing.T) {
 				j.Add(before.stands(before.all(), 3, "usual", but(4)...).list, before.at)
 				spare := newCalls(4)
 				spare.at = second.Add(5 * time.Second)
-				spare.record(eventStart, comm{}, 3, nil)
+				spare.record(rule.EventStart, comm{}, 3, nil)
 				j.Add(again(spare.list, 3, 9003, second), spare.at)
 				after := newCalls(4)
 				after.begun = first

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
 var (
@@ -26,7 +27,7 @@ func waitsAtStart(reason string) stack {
 // claims says where ranks stand that say that their job has so many.
 func (c *calls) claims(world int, s stack, ranks ...int) {
 	for _, rank := range ranks {
-		c.record(eventStack, comm{}, rank, func(a pcommon.Map) {
+		c.record(rule.EventStack, comm{}, rank, func(a pcommon.Map) {
 			s.put(a)
 			a.PutInt("gen_ai.training.world_size", int64(world))
 		})
@@ -36,7 +37,7 @@ func (c *calls) claims(world int, s stack, ranks ...int) {
 // starts says that processes of ranks run.
 func (c *calls) starts(ranks ...int) *calls {
 	for _, rank := range ranks {
-		c.record(eventStart, comm{}, rank, nil)
+		c.record(rule.EventStart, comm{}, rank, nil)
 	}
 	return c
 }
@@ -49,7 +50,7 @@ func TestRanksThatWaitForOthersThatHaveNotCome(t *testing.T) {
 		"one comes, and loads": func(c *calls) { c.starts(3) },
 		"the others go on":     func(c *calls) { c.stand(inLock, 2) },
 		"the others end": func(c *calls) {
-			c.ends(eventExit, map[string]any{"process.exit.code": 1, "process.exit.signal": 0}, 0, 1, 2, 4, 5, 6)
+			c.ends(rule.EventExit, map[string]any{"process.exit.code": 1, "process.exit.signal": 0}, 0, 1, 2, 4, 5, 6)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +96,7 @@ func TestAJobThatMayComeTogetherIsNotTold(t *testing.T) {
 	sum := inCollective
 	sum.call = "all_reduce"
 	untold := func(c *calls, s stack, rank int) { // nobody says which process of which start it is
-		c.record(eventStack, comm{}, rank, func(a pcommon.Map) {
+		c.record(rule.EventStack, comm{}, rank, func(a pcommon.Map) {
 			s.put(a)
 			a.Remove("gen_ai.training.rank_start_unix_nano")
 		})
@@ -111,7 +112,7 @@ func TestAJobThatMayComeTogetherIsNotTold(t *testing.T) {
 		"a rank loads":            func(c *calls) { c.starts(5).stand(meets, 0, 1) },
 		"a rank stands elsewhere": func(c *calls) { c.stand(meets, 0, 1).stand(inLock, 5) },
 		"a rank has ended": func(c *calls) {
-			c.stand(meets, 0, 1, 5).ends(eventExit, map[string]any{"process.exit.code": 1, "process.exit.signal": 0}, 5)
+			c.stand(meets, 0, 1, 5).ends(rule.EventExit, map[string]any{"process.exit.code": 1, "process.exit.signal": 0}, 5)
 		},
 		"it has come together":                      func(c *calls) { c.stand(sum, 0, 1, 2) },
 		"one is in a collective":                    func(c *calls) { c.stand(meets, 0, 1).stand(sum, 2) },
@@ -158,7 +159,7 @@ func TestRanksThatAllCameAndDoNotMeet(t *testing.T) {
 // leave says that ranks have left their place at the start.
 func (c *calls) leave(ranks ...int) {
 	for _, rank := range ranks {
-		c.record(eventMoving, comm{}, rank, func(a pcommon.Map) { a.PutStr("process.stack.hash", "collective") })
+		c.record(rule.EventStackMoving, comm{}, rank, func(a pcommon.Map) { a.PutStr("process.stack.hash", "collective") })
 	}
 }
 
@@ -236,7 +237,7 @@ func TestAStartOfSomeRanksAlone(t *testing.T) {
 // they wait, and how that stands.
 func (c *calls) meetsAt(s stack, server, peer, link string, ranks ...int) {
 	for _, rank := range ranks {
-		c.record(eventStack, comm{}, rank, func(a pcommon.Map) {
+		c.record(rule.EventStack, comm{}, rank, func(a pcommon.Map) {
 			s.put(a)
 			for name, address := range map[string]string{"server": server, "network.peer": peer} {
 				if host, port, err := net.SplitHostPort(address); err == nil {

@@ -8,11 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
+
+	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
 // exits adds the ends of processes of ranks.
 func (c *calls) exits(does map[string]any, ranks ...int) *calls {
-	return c.ends(eventExit, does, ranks...)
+	return c.ends(rule.EventExit, does, ranks...)
 }
 
 func (c *calls) ends(event string, does map[string]any, ranks ...int) *calls {
@@ -56,22 +58,22 @@ func TestAJobThatIsStoppedHangsForNobody(t *testing.T) {
 			c.stands(c.all(), 10, "overdue", but(8, 5)...).left(c.all(), 9, "exited", 5).exits(askedToEnd, 5)
 		}, true},
 		"none has ended yet": {func(c *calls) {
-			c.ends(eventAsked, askedOfAll, but(8)...).stands(c.all(), 10, "overdue", but(8, 5)...).stands(c.all(), 9, "overdue", 5)
+			c.ends(rule.EventAsked, askedOfAll, but(8)...).stands(c.all(), 10, "overdue", but(8, 5)...).stands(c.all(), 9, "overdue", 5)
 		}, true},
 		"who asks again and again": {func(c *calls) {
-			c.ends(eventAsked, askedOfAll, 0)
+			c.ends(rule.EventAsked, askedOfAll, 0)
 			for range 3 {
 				c.at = c.at.Add(time.Minute)
-				c.ends(eventAsked, askedOfAll, 0)
+				c.ends(rule.EventAsked, askedOfAll, 0)
 			}
 			c.stands(c.all(), 10, "overdue", but(8, 5)...).stands(c.all(), 9, "overdue", 5)
 		}, false},
 		"a person wants stacks": {func(c *calls) {
-			c.ends(eventAsked, map[string]any{"signal.number": 10, "signal.sender.relation": "other"}, 0)
+			c.ends(rule.EventAsked, map[string]any{"signal.number": 10, "signal.sender.relation": "other"}, 0)
 			c.stands(c.all(), 10, "overdue", but(8, 5)...).stands(c.all(), 9, "overdue", 5)
 		}, false},
 		"by stacks, and none has ended": {func(c *calls) {
-			c.ends(eventAsked, askedOfAll, 5).stand(inCollective, but(8, 5)...).stand(inLock, 5)
+			c.ends(rule.EventAsked, askedOfAll, 5).stand(inCollective, but(8, 5)...).stand(inLock, 5)
 		}, true},
 		"by stacks": {func(c *calls) {
 			c.exits(askedToEnd, 5).stand(inCollective, but(8, 5)...).stand(inLock, 5)
@@ -184,7 +186,7 @@ func TestARankThatEndedUnseenIsNamed(t *testing.T) {
 			c, j := newCalls(8), newJoin(DefaultOptions)
 			before(c)
 			c.at = c.at.Add(10 * time.Second)
-			c.ends(eventGone, map[string]any{"process.gone.unwatched_ns": int64(5e9)}, 5)
+			c.ends(rule.EventGone, map[string]any{"process.gone.unwatched_ns": int64(5e9)}, 5)
 			c.stands(c.all(), 10, "overdue", but(8, 5)...)
 			j.Add(c.list, c.at)
 			f := findings(j.Advance(c.at.Add(settled)))

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/patterns/rule"
 )
 
 // What a silent rank is held by, as far as its system call shows: which remedy fits.
@@ -32,7 +33,7 @@ func (c *conclusion) advice(p *socketstall.Process) string {
 	switch {
 	case c.Held == heldStopped:
 		return adviceOnStopped(p)
-	case c.Held == heldDead && c.Fact.Kind == eventGone:
+	case c.Held == heldDead && c.Fact.Kind == rule.EventGone:
 		return adviceGone
 	case c.Held == heldDead && c.Fact.Well:
 		return adviceLeft

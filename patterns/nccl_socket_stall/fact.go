@@ -14,16 +14,7 @@ import (
 )
 
 // factEvents are the records of the kernel that say what holds a process.
-var factEvents = []string{"fuse.stall", "fuse.stall.end", "host.lockup", "oom.kill", eventExit, eventGone, eventStart, rule.EventAsked, "gpu.xid", "gpu.lost"}
-
-// eventExit tells that a process has ended, eventGone that a rank ended while no agent ran on its host.
-const (
-	eventExit = "process.exit"
-	eventGone = "process.gone"
-)
-
-// eventStart tells that a rank runs: one that began again has not died.
-const eventStart = "process.start"
+var factEvents = []string{"fuse.stall", "fuse.stall.end", "host.lockup", "oom.kill", rule.EventExit, rule.EventGone, rule.EventStart, rule.EventAsked, "gpu.xid", "gpu.lost"}
 
 var factAttributes = slices.Concat(rule.StopAttributes, []string{
 	"fuse.stall.pids", "fuse.stall.id", "fuse.stall.age_ns", "fuse.mount.point", "fuse.device", "fuse.opcode", "process.parent_pid",
@@ -162,7 +153,7 @@ func (fs *facts) expire(before int64, needs func(*fact) bool) {
 // readFact reads a record of the kernel, nil when it names no process.
 func readFact(r *rule.Record) (*fact, string) {
 	a := r.Attributes
-	if r.Name == "gpu.xid" && !serious(a) || r.Name == eventStart && r.Beside == "" || rule.Text(a, "process.exit.helper") == "true" || rule.Text(a, "process.gone.again") == "true" {
+	if r.Name == "gpu.xid" && !serious(a) || r.Name == rule.EventStart && r.Beside == "" || rule.Text(a, "process.exit.helper") == "true" || rule.Text(a, "process.gone.again") == "true" {
 		return nil, ""
 	}
 	f := &fact{Kind: r.Name, JobID: rule.Job(a), Domain: rule.Text(a, rule.AttributeJobDomain), Host: rule.Text(r.Resource, "host.name"), Onset: r.Time, Last: r.Time, Late: r.Late, Rank: socketstall.Unknown}
@@ -192,14 +183,14 @@ func readFact(r *rule.Record) (*fact, string) {
 		if f.Stop = rule.JobAsked(a); !f.Stop {
 			return nil, ""
 		}
-	case eventExit:
+	case rule.EventExit:
 		f.Stop = rule.JobStopped(a)
 		code, _ := rule.Integer(a, "process.exit.code")
 		f.Well = rule.Text(a, "process.exit.signal_name") == "" && code == 0
 		f.Text = "its process ended: " + cmp.Or(rule.Text(a, "process.exit.signal_name"), "exit status "+rule.Text(a, "process.exit.code"))
 	case socketstall.EventWatched:
 		id = f.Job // by whichever of its ranks
-	case eventGone:
+	case rule.EventGone:
 		f.Onset, f.Text = r.Time-unwatched(a), "its process ended while no agent watched"
 	case "gpu.xid":
 		f.GPU = rule.Text(a, "gpu.id")
@@ -221,7 +212,7 @@ func readFact(r *rule.Record) (*fact, string) {
 // own reports whether a record that names a rank is about its own process, and not about a child: of the
 // end of a process the record says so; below a wrapper the rank's is not the outermost.
 func own(event string, a pcommon.Map) bool {
-	if event == eventExit {
+	if event == rule.EventExit {
 		return rule.Text(a, "process.exit.inherited_identity") != "true"
 	}
 	pid, _ := rule.Integer(a, "process.pid")
@@ -274,7 +265,7 @@ func (f *fact) readFuse(r *rule.Record) string {
 // diedIn reports whether a rank of the job died between two times. A worker of a data loader ends with each epoch.
 func (fs *facts) diedIn(job string, from, by int64) bool {
 	for _, f := range fs.All {
-		if (f.Kind == eventExit && f.Rank >= 0 || f.Kind == "oom.kill") && f.Onset >= from && f.Onset <= by && f.of(job) && !fs.again(f) {
+		if (f.Kind == rule.EventExit && f.Rank >= 0 || f.Kind == "oom.kill") && f.Onset >= from && f.Onset <= by && f.of(job) && !fs.again(f) {
 			return true
 		}
 	}
@@ -287,7 +278,7 @@ func (f *fact) of(job string) bool { return f.Job == job || f.Beside != "" && f.
 // again reports whether the rank of a process that ended has begun again alone since: it is no more missing.
 func (fs *facts) again(ended *fact) bool {
 	for _, f := range fs.All {
-		if f.Kind == eventStart && f.JobID == ended.JobID && f.Domain == ended.Domain && f.Rank == ended.Rank && f.Rank >= 0 && f.Onset > ended.Onset {
+		if f.Kind == rule.EventStart && f.JobID == ended.JobID && f.Domain == ended.Domain && f.Rank == ended.Rank && f.Rank >= 0 && f.Onset > ended.Onset {
 			return true
 		}
 	}
@@ -314,7 +305,7 @@ func (fs *facts) stopOf(job string) (last int64) {
 func (fs *facts) endOf(p *socketstall.Process, j *socketstall.Job) (at int64) {
 	who := subjectOf(p, j)
 	for _, f := range fs.by[socketstall.ProcessKey(p.Host, p.PID)] {
-		if (f.Kind == eventExit || f.Kind == eventGone) && f.tells(who) && f.Last >= p.Doing.At {
+		if (f.Kind == rule.EventExit || f.Kind == rule.EventGone) && f.tells(who) && f.Last >= p.Doing.At {
 			at = max(at, f.Last)
 		}
 	}
@@ -322,7 +313,7 @@ func (fs *facts) endOf(p *socketstall.Process, j *socketstall.Job) (at int64) {
 }
 
 // order of facts: what ends a process says more than what holds it.
-var order = []string{"oom.kill", eventExit, eventGone, "gpu.lost", "gpu.xid", "fuse.stall", "host.lockup"}
+var order = []string{"oom.kill", rule.EventExit, rule.EventGone, "gpu.lost", "gpu.xid", "fuse.stall", "host.lockup"}
 
 // of returns the fact that says most of why p does not go on, nil for none: one of its
 // own, or one that holds a process which it has started.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/patterns/rule"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -127,12 +128,12 @@ func (g *graph) dead(at string, fs *facts) *conclusion {
 
 // unwatched takes the certainty from a wait for a rank of which nobody saw the end.
 func (g *graph) unwatched(c *conclusion, fs *facts) *conclusion {
-	if c == nil || c.Held != heldDead || c.Fact.Kind != eventGone {
+	if c == nil || c.Held != heldDead || c.Fact.Kind != rule.EventGone {
 		return c
 	}
 	var gone []int
 	for rank, death := range g.absent(fs).deaths {
-		if death.Kind == eventGone {
+		if death.Kind == rule.EventGone {
 			gone = append(gone, rank)
 		}
 	}
@@ -261,7 +262,7 @@ func (g *graph) deaths(fs *facts) map[int]*fact {
 		since = 0
 	}
 	for _, f := range fs.All {
-		if !f.of(g.j.stalls.Name) || f.Rank < 0 || f.Kind != eventExit && f.Kind != eventGone && f.Kind != "oom.kill" || f.Last < since || g.j.follows(f) || fs.again(f) {
+		if !f.of(g.j.stalls.Name) || f.Rank < 0 || f.Kind != rule.EventExit && f.Kind != rule.EventGone && f.Kind != "oom.kill" || f.Last < since || g.j.follows(f) || fs.again(f) {
 			continue
 		}
 		if last := deaths[f.Rank]; last == nil || f.Onset > last.Onset || f.Onset == last.Onset && f.compare(last) < 0 {

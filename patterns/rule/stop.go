@@ -6,9 +6,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// EventAsked tells that a rank was asked to end, and lives.
-const EventAsked = "process.asked"
-
 // StopAttributes are what JobStopped reads of process.exit, and JobAsked of process.asked.
 var StopAttributes = []string{
 	"process.exit.signal", "process.exit.code", "process.exit.spared_ranks", "process.exit.inherited_identity", "process.exit.helper", "process.asked.spared_ranks", "signal.number", "signal.sender.relation",

@@ -14,9 +14,6 @@ import (
 )
 
 const (
-	eventStart = "process.start"
-	eventExit  = "process.exit"
-	eventGone  = "process.gone"
 	// mostSightings wait for the history; a job of 16,384 ranks starts within seconds.
 	mostSightings = 1 << 15
 	// sightingsAtOnce are in one transaction.
@@ -70,23 +67,23 @@ func (d *detector) showRanks() (cancel func()) {
 // sighting reads the begin or the end of a rank. A child of a rank is none.
 func (d *detector) sighting(resource pcommon.Map, record plog.LogRecord) (history.Sighting, bool) {
 	event, a := record.EventName(), record.Attributes()
-	if event == eventGone && rule.Text(a, "process.gone.again") == "true" {
+	if event == rule.EventGone && rule.Text(a, "process.gone.again") == "true" {
 		return history.Sighting{}, false // its rank runs
 	}
-	if event != eventStart && event != eventExit && event != eventGone || event == eventExit && rule.Text(a, "process.exit.helper") == "true" {
+	if event != rule.EventStart && event != rule.EventExit && event != rule.EventGone || event == rule.EventExit && rule.Text(a, "process.exit.helper") == "true" {
 		return history.Sighting{}, false
 	}
 	at := cmp.Or(record.Timestamp(), record.ObservedTimestamp())
 	s, run := d.engine.RunOf(resource, a, int64(at))
-	if run == "" || s.Rank < 0 || s.Start <= 0 || event == eventExit && ranks.Outermost(a) != s.PID {
+	if run == "" || s.Rank < 0 || s.Start <= 0 || event == rule.EventExit && ranks.Outermost(a) != s.PID {
 		return history.Sighting{}, false
 	}
 	world, _ := rule.Integer(a, "gen_ai.training.world_size")
 	seen := history.Sighting{
 		Run: run, Job: s.ID, Domain: s.Domain, Trust: s.Trust, Rank: s.Rank, World: int(min(max(world, 0), 1<<31-1)), Host: s.Host,
-		Began: time.Unix(0, s.Start).UTC(), At: time.Unix(0, int64(at)).UTC(), Ended: event != eventStart, Unseen: event == eventGone,
+		Began: time.Unix(0, s.Start).UTC(), At: time.Unix(0, int64(at)).UTC(), Ended: event != rule.EventStart, Unseen: event == rule.EventGone,
 	}
-	if event == eventExit {
+	if event == rule.EventExit {
 		seen.Failed = ranks.Ending(a)
 	}
 	return seen, true

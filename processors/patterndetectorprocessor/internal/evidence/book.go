@@ -26,8 +26,6 @@ const (
 
 	mostNames = 16 // machines and jobs by which one batch is found; with more it is always looked at
 	page      = 4 << 10
-
-	stackEvent = "process.stack"
 )
 
 // Book holds records in batches as they came. Where there is no room, the machine whose
@@ -89,7 +87,7 @@ func (b *Book) Add(ld plog.Logs, payload []byte, now time.Time) {
 				if trust < worst || of == "" {
 					worst, of = min(trust, worst), host
 				}
-				if record.EventName() == stackEvent {
+				if record.EventName() == rule.EventStack {
 					b.addFrames(resource, record, host, now, trust)
 				}
 			}

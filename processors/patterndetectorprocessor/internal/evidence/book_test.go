@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/internal/incidentview"
+	"github.com/tracecoreai/tracecore/patterns/rule"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
@@ -60,12 +61,12 @@ func TestFramesAreHeldOnceForEachHash(t *testing.T) {
 	b := NewBook(64 << 10)
 	frames := map[string]any{"process.stack.hash": "beef", "process.stack.native": []any{"fsync in libc.so.6"}}
 	for range 100 {
-		ld, payload := batch(t, "node-1", "llm", "claimed", stackEvent, frames)
+		ld, payload := batch(t, "node-1", "llm", "claimed", rule.EventStack, frames)
 		b.Add(ld, payload, now)
 	}
 	require.Len(t, b.frames.items, 1)
 	for n := range 2000 {
-		ld, payload := batch(t, "node-2", "other", "claimed", stackEvent, map[string]any{"process.stack.hash": fmt.Sprint(n), "process.stack.native": []any{"spin"}})
+		ld, payload := batch(t, "node-2", "other", "claimed", rule.EventStack, map[string]any{"process.stack.hash": fmt.Sprint(n), "process.stack.native": []any{"spin"}})
 		b.Add(ld, payload, now)
 	}
 	require.LessOrEqual(t, b.frames.bytes, 16<<10)
