@@ -39,6 +39,8 @@ type bpfEvent struct {
 		Broken    uint32
 		Arguments uint32
 		OsError   uint32
+		TailSize  uint32
+		Pad       uint32
 		Message   struct {
 			_      structs.HostLayout
 			Number int64
@@ -77,6 +79,7 @@ type bpfEvent struct {
 		}
 		Type         [128]int8
 		MessageBytes [1024]int8
+		TailBytes    [3072]int8
 		DetailBytes  [256]int8
 		FileBytes    [256]int8
 	}

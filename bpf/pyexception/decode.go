@@ -93,6 +93,7 @@ func exceptionOf(r *bpfEvent, i int, frames []bpfFrame, space space) (Exception,
 		return Exception{}, err
 	}
 	out.Message, out.Cut, out.Unread = m.String(), m.cut, m.unread
+	out.Tail, out.Gap = m.end()
 	next := uint32(0) // the level that follows the frame before
 	for n := range space.own + int(x.Frames) {
 		f := &frames[n]

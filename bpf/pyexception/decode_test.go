@@ -44,7 +44,16 @@ func TestDecodeRefusesWhatCannotBe(t *testing.T) {
 		"levels out of order": func(r *bpfEvent) { r.Frame[0].Level, r.Frame[1].Level = 5, 5 },
 		"a long text":         func(r *bpfEvent) { r.Exception[0].Message.Text.Width, r.Exception[0].Message.Text.Size = 1, 4096 },
 		"a wide text":         func(r *bpfEvent) { r.Exception[0].Message.Text.Width = 3 },
-		"a strange value":     func(r *bpfEvent) { r.Exception[0].Message.Value = 99 },
+		"a tail of nothing":   func(r *bpfEvent) { r.Exception[0].TailSize = 5 },
+		"a long tail": func(r *bpfEvent) {
+			m := &r.Exception[0].Message
+			m.Value, m.Text.Width, m.Text.Size, m.Text.Length, r.Exception[0].TailSize = 2, 1, 1024, 1<<40, 3073
+		},
+		"a tail of more than there is": func(r *bpfEvent) {
+			m := &r.Exception[0].Message
+			m.Value, m.Text.Width, m.Text.Size, m.Text.Length, r.Exception[0].TailSize = 2, 1, 1024, 1025, 2
+		},
+		"a strange value": func(r *bpfEvent) { r.Exception[0].Message.Value = 99 },
 	} {
 		require.Error(t, decode(record(change), 0, &e), name)
 	}
@@ -59,6 +68,10 @@ func FuzzDecode(f *testing.F) {
 		r.Exceptions, r.Exception[1].Relation, r.Exception[0].Frames, r.Frame[3].Line = 2, 1, 8, -1
 		r.Exception[0].Message.Value, r.Exception[0].Message.Text.Width, r.Exception[0].Message.Text.Size = 2, 4, 1024
 	}))
+	f.Add(record(func(r *bpfEvent) {
+		m := &r.Exception[0].Message
+		m.Value, m.Text.Width, m.Text.Size, m.Text.Length, r.Exception[0].TailSize = 2, 1, 1024, 1<<40, 3072
+	}))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var e Event
@@ -68,7 +81,9 @@ func FuzzDecode(f *testing.F) {
 		require.NotZero(t, e.PID)
 		require.NotEmpty(t, e.Chain)
 		for _, x := range e.Chain {
-			require.True(t, utf8.ValidString(x.Type+x.Message))
+			require.True(t, utf8.ValidString(x.Type+x.Message+x.Tail))
+			require.LessOrEqual(t, len([]rune(x.Tail)), 3072)
+			require.True(t, x.Cut || x.Tail == "" && !x.Gap)
 			for _, f := range x.Frames {
 				require.True(t, utf8.ValidString(f.File+f.Function))
 				require.GreaterOrEqual(t, f.Line, 0)

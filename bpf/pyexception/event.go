@@ -31,6 +31,10 @@ type Exception struct {
 	// its own may display something else.
 	Message string
 	Cut     bool // the message was longer
+	// Tail is the end of a message that was longer: what a quoted traceback of another process
+	// says last. Gap: between Message and Tail there is more.
+	Tail string
+	Gap  bool
 	// Unread says that the message was not in memory, or is none of a kind that is read.
 	Unread bool
 	// Frames are the innermost levels of its traceback, and of those farther out that are

@@ -24,6 +24,8 @@ type message struct {
 	osError, group      bool
 	first, second, file argument
 	cut, unread         bool
+	tail                string // the end of a first argument that is longer
+	gap                 bool   // and between the two there is more
 }
 
 // messageOf reads the arguments of an exception of a record.
@@ -55,8 +57,38 @@ func messageOf(r *bpfEvent, i int) (*message, error) {
 		m.group = bpfRelation(r.Exception[next].Relation) == bpfRelationRELATION_MEMBER
 	}
 	m.cut = m.first.cut
+	if err := m.readTail(r, i); err != nil {
+		return nil, err
+	}
 	m.unread = m.first.value == bpfValueVALUE_ABSENT || m.first.value == bpfValueVALUE_OTHER || m.first.value == bpfValueVALUE_LIST
 	return m, nil
+}
+
+// readTail reads the end of a long first argument.
+func (m *message) readTail(r *bpfEvent, i int) error {
+	x := &r.Exception[i]
+	size, width, length := x.TailSize, x.Message.Text.Width, x.Message.Text.Length
+	if size == 0 {
+		return nil
+	}
+	if !m.cut || width == 0 {
+		return fmt.Errorf("pyexception record: an end of %d bytes of a text that has none", size)
+	}
+	rest := length - uint64(x.Message.Text.Size/width)
+	if uint64(size/width) > rest {
+		return fmt.Errorf("pyexception record: an end of %d bytes of a text of %d characters", size, length)
+	}
+	var err error
+	m.tail, m.gap, err = textOf(rest, size, width, raw(x.TailBytes[:]))
+	return err
+}
+
+// end is the end of the message where that is the first argument, and longer.
+func (m *message) end() (tail string, gap bool) {
+	if m.String() != m.first.text {
+		return "", false
+	}
+	return m.tail, m.gap
 }
 
 // String is the message as the interpreter's own classes make it (Objects/exceptions.c).

@@ -28,6 +28,9 @@ char dual_license[] SEC("license") = "Dual BSD/GPL";
 #define COMM_BYTES 16 /* TASK_COMM_LEN */
 #define TYPE_BYTES 128
 #define MESSAGE_BYTES 1024
+/* Of a longer message its end, too: an exception that quotes the traceback of another process
+ * ends with what was raised there. */
+#define TAIL_BYTES 3072
 #define DETAIL_BYTES 256
 #define FILE_BYTES 256
 #define NAME_BYTES 128
@@ -158,11 +161,14 @@ struct exception {
 	__u32 broken; /* the rest of its traceback was not there */
 	__u32 arguments;
 	__u32 os_error;
+	__u32 tail_size; /* bytes that were read of what comes behind message_bytes, characters of the same width */
+	__u32 pad;
 	struct argument message; /* the first argument */
 	struct argument detail;  /* the second */
 	struct argument file;    /* of an OSError */
 	char type[TYPE_BYTES];
 	char message_bytes[MESSAGE_BYTES];
+	char tail_bytes[TAIL_BYTES];
 	char detail_bytes[DETAIL_BYTES];
 	char file_bytes[FILE_BYTES];
 };
@@ -302,6 +308,40 @@ static __always_inline void read_argument(struct argument *argument, char *into,
 	} else {
 		argument->value = VALUE_OTHER;
 	}
+}
+
+/* Reads the end of a message that was read, where it has more. */
+static __always_inline void read_tail(struct exception *exception, __u64 object)
+{
+	const struct text *text = &exception->message.text;
+	__u64 length = 0, rest, fit, at;
+	__u32 width = 0, size;
+
+	if (exception->message.value != VALUE_TEXT)
+		return;
+	at = characters_of(object, &length, &width);
+	if (!at || width != text->width || length != text->length)
+		return; /* another thread made it another one meanwhile */
+	fit = width == 1 ? MESSAGE_BYTES : width == 2 ? MESSAGE_BYTES / 2 : MESSAGE_BYTES / 4;
+	if (length <= fit)
+		return;
+	rest = length - fit;
+	fit = width == 1 ? TAIL_BYTES : width == 2 ? TAIL_BYTES / 2 : TAIL_BYTES / 4;
+	if (fit > rest)
+		fit = rest;
+	size = fit * width;
+	if (size > TAIL_BYTES)
+		size = TAIL_BYTES;
+	if (!bpf_probe_read_user(exception->tail_bytes, size, (const void *)(at + (length - fit) * width)))
+		exception->tail_size = size;
+}
+
+/* Reads what an exception was made with first. */
+static __attribute__((noinline)) int read_message(struct exception *exception, __u64 object)
+{
+	read_argument(&exception->message, exception->message_bytes, MESSAGE_BYTES, object);
+	read_tail(exception, object);
+	return 0;
 }
 
 /* Whether a type comes from OSError, which keeps its file beside its arguments. */
@@ -535,7 +575,7 @@ static __attribute__((noinline)) int read_exception(struct exception *exception,
 	if (!messages)
 		return 0;
 	if (!(flags_of(value) & FLAG_EXCEPTION)) { /* before 3.12 it can be the argument of one */
-		read_argument(&exception->message, exception->message_bytes, MESSAGE_BYTES, value);
+		read_message(exception, value);
 		exception->arguments = 1;
 		return 0;
 	}
@@ -546,7 +586,7 @@ static __attribute__((noinline)) int read_exception(struct exception *exception,
 	}
 	exception->arguments = length;
 	if (length > 0)
-		read_argument(&exception->message, exception->message_bytes, MESSAGE_BYTES, pointer_at(arguments + layout.tuple_items));
+		read_message(exception, pointer_at(arguments + layout.tuple_items));
 	if (length > 1)
 		read_argument(&exception->detail, exception->detail_bytes, DETAIL_BYTES, pointer_at(arguments + layout.tuple_items + 8));
 	if (from_os_error(type)) {

@@ -27,7 +27,7 @@ const DefaultMaxInterpreters = 16
 // Options of the probe; the zero value is right for production.
 type Options struct {
 	Rung            string // use this rung and no other
-	RingBytes       uint32 // size of the ring, a power of two and at least a page; 0: 1 MiB, 16 exceptions
+	RingBytes       uint32 // size of the ring, a power of two and at least a page; 0: 1 MiB, 14 exceptions
 	ProcRoot        string // where the host's /proc is mounted; "": HOST_PROC from the environment, else /proc
 	MaxInterpreters int    // attached at a time, 0: DefaultMaxInterpreters
 	// NoMessages leaves the messages of exceptions, and their arguments, unread.

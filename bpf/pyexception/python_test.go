@@ -297,6 +297,20 @@ func TestHostileAndHandledExceptions(t *testing.T) {
 		"10 MB": {events: 1, script: "raise ValueError('x' * 10_000_000)\n", check: func(t *testing.T, e Event) {
 			require.Equal(t, strings.Repeat("x", 1024), e.Chain[0].Message)
 			require.True(t, e.Chain[0].Cut)
+			require.Equal(t, strings.Repeat("x", 3072), e.Chain[0].Tail)
+			require.True(t, e.Chain[0].Gap)
+		}},
+		"100 MB of wide characters": {events: 1, script: "raise ValueError('😀' * 25_000_000 + 'the end')\n", check: func(t *testing.T, e Event) {
+			require.Equal(t, strings.Repeat("😀", 256), e.Chain[0].Message)
+			require.Equal(t, strings.Repeat("😀", 761)+"the end", e.Chain[0].Tail)
+		}},
+		"the traceback of another": {events: 1, script: "raise ValueError('-- Process 0\\n' + 'é☃' * 1000 + '\\nValueError: bad batch 3\\n')\n", check: func(t *testing.T, e Event) {
+			x := e.Chain[0]
+			require.Equal(t, "-- Process 0\n"+strings.Repeat("é☃", 1000)+"\nValueError: bad batch 3\n", x.Message+x.Tail)
+			require.False(t, x.Gap)
+		}},
+		"the end of a file's error": {events: 1, script: "raise OSError(5, 'x' * 5000, 'y' * 5000)\n", check: func(t *testing.T, e Event) {
+			require.Empty(t, e.Chain[0].Tail)
 		}},
 		"a class whose name lies": {events: 1, script: "E = type('ValueError\\n\\x1b[0mKilled by Xid 79', (Exception,), {})\nraise E('x')\n", check: func(t *testing.T, e Event) {
 			require.Equal(t, "ValueError\n\x1b[0mKilled by Xid 79", e.Chain[0].Type)

@@ -139,6 +139,7 @@ func TestStandInsLieAndAreBounded(t *testing.T) {
 			require.True(t, x.Cut)
 			require.Len(t, []rune(x.Message), 1024)
 			require.True(t, strings.HasPrefix(x.Message, "beginning"))
+			require.Empty(t, x.Tail, "its end is nowhere")
 		}},
 		"a message that is not there": {func() { s.display(class, s.exception(class, 0, 1<<46), 0) }, func(t *testing.T, x Exception, _ Event) {
 			require.True(t, x.Unread)
@@ -170,6 +171,34 @@ func TestStandInsLieAndAreBounded(t *testing.T) {
 			e := s.next(t)
 			tc.check(t, e.Chain[0], e)
 			s.none(t)
+		})
+	}
+}
+
+// Of a message beyond what is read of its beginning, its end is read, too: whole where both fit.
+func TestStandInKeepsTheEndOfALongMessage(t *testing.T) {
+	s := newStandIn(t, 0)
+	class := s.class("ProcessRaisedException", flagException)
+	const head, most = 1024, 3072
+	for name, tc := range map[string]struct {
+		length int
+		tail   int
+		gap    bool
+	}{
+		"short":            {length: 5},
+		"as much as fits":  {length: head},
+		"one more":         {length: head + 1, tail: 1},
+		"both whole":       {length: head + most, tail: most},
+		"one between them": {length: head + most + 1, tail: most, gap: true},
+		"much more":        {length: 200_000, tail: most, gap: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Repeat("ab", tc.length/2) + strings.Repeat("z", tc.length%2)
+			s.display(class, s.exception(class, 0, s.text(text)), 0)
+			x := s.next(t).Chain[0]
+			require.Equal(t, text[:min(tc.length, head)], x.Message)
+			require.Equal(t, text[tc.length-tc.tail:], x.Tail)
+			require.Equal(t, []bool{tc.length > head, tc.gap}, []bool{x.Cut, x.Gap})
 		})
 	}
 }
@@ -285,7 +314,7 @@ func TestNoPageIsFaultedIn(t *testing.T) {
 }
 
 func TestFullRingIsCounted(t *testing.T) {
-	s := newStandIn(t, 64<<10) // room for one
+	s := newStandIn(t, 128<<10) // room for one
 	class := s.class("ValueError", flagException)
 	value := s.exception(class, 0, s.text("x"))
 	for range 5 {
