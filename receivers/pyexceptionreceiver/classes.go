@@ -183,11 +183,16 @@ func before(chain []pyexception.Exception) []pyexception.Exception {
 	return nil
 }
 
-// nameOf is the class of one exception.
+// nameOf is the class of one exception, or else of what its message quotes.
 func nameOf(x *pyexception.Exception) string {
-	for i := range classes {
-		if classes[i].is(x) {
-			return classes[i].name
+	for range 1 + mostNested {
+		for i := range classes {
+			if classes[i].is(x) {
+				return classes[i].name
+			}
+		}
+		if x = unquoted(x); x == nil {
+			break
 		}
 	}
 	return ""

@@ -32,8 +32,8 @@ func (c *converter) exception(e *pyexception.Event, known *identity.Process, fin
 	if process.Comm == "" && e.Thread == e.PID {
 		process.Comm = e.Comm
 	}
-	x := &e.Chain[0]
-	summary := summarize(e.Chain)
+	x, chain := &e.Chain[0], withoutRemote(e.Chain)
+	summary := summarize(chain)
 	a := c.builder.ProcessException(record.Head{
 		Trust: record.Claimed, Time: e.Time, Observed: observed, Severity: record.Error, Text: describe(summary, &process),
 	})
@@ -42,8 +42,8 @@ func (c *converter) exception(e *pyexception.Event, known *identity.Process, fin
 	a.ExceptionMessage(x.Message)
 	a.ExceptionStacktrace(stacktrace(e))
 	a.ThreadID(int64(e.Thread))
-	a.TracecoreExceptionClass(classOf(e.Chain))
-	if own := before(e.Chain); own != nil {
+	a.TracecoreExceptionClass(classOf(chain))
+	if own := before(chain); own != nil {
 		a.TracecoreExceptionAfter(say(own[:1], own[:1]))
 	}
 	a.TracecoreExceptionFinal(final)
@@ -51,7 +51,7 @@ func (c *converter) exception(e *pyexception.Event, known *identity.Process, fin
 		a.TracecoreExceptionOfProgram(true)
 	}
 	a.TracecoreExceptionSummary(summary)
-	if at := where(e.Chain); at != nil {
+	if at := where(chain); at != nil {
 		a.CodeFilePath(at.File)
 		a.CodeFunctionName(at.Function)
 		record.NotZero(a.CodeLineNumber, at.Line)
@@ -111,17 +111,7 @@ func cause(chain []pyexception.Exception) []pyexception.Exception {
 
 // say is one line on the first of chain, with the line of code of one of places.
 func say(chain, places []pyexception.Exception) string {
-	x := &chain[0]
-	text := safetext.Clip(safetext.Line(x.Type), mostType)
-	if first, _, more := strings.Cut(strings.TrimSpace(x.Message), "\n"); first != "" {
-		said := safetext.Clip(safetext.Line(first), mostMessage)
-		if inner := quoted(x); inner != "" {
-			said = strings.TrimRight(said, ".:") + ": " + safetext.Clip(safetext.Line(inner), mostMessage)
-		} else if more && !strings.HasSuffix(said, "…") {
-			said += "…"
-		}
-		text += ": " + said
-	}
+	text := words(&chain[0], mostNested)
 	if at := where(places); at != nil && at.File != "" {
 		text += " at " + safetext.Clip(safetext.Line(path.Base(at.File)), mostName)
 		if at.Line > 0 {
@@ -134,21 +124,20 @@ func say(chain, places []pyexception.Exception) string {
 	return text
 }
 
-// quoted is the exception of another process that a message quotes with its traceback, as
-// those of DataLoader workers and of torch.multiprocessing do (torch/_utils.py,
-// ExceptionWrapper; torch/multiprocessing/spawn.py): the last line. "" where it was cut off.
-func quoted(x *pyexception.Exception) string {
-	_, trace, found := strings.Cut(x.Message, "Traceback (most recent call last):\n")
-	if !found || x.Cut {
-		return ""
+// words are the type and the beginning of the message, with what it quotes: so many quotes in each other at most.
+func words(x *pyexception.Exception, most int) string {
+	text := safetext.Clip(safetext.Line(x.Type), mostType)
+	first, _, more := strings.Cut(strings.TrimSpace(x.Message), "\n")
+	if first == "" {
+		return text
 	}
-	lines := strings.Split(strings.TrimSpace(trace), "\n")
-	for i := len(lines) - 1; i >= 0; i-- { // the words of the exception may have lines of their own, and notes
-		if before := i > 0 && strings.HasPrefix(lines[i-1], " "); before && lines[i] != "" && !strings.HasPrefix(lines[i], " ") {
-			return lines[i]
-		}
+	said := safetext.Clip(safetext.Line(first), mostMessage)
+	if inner := quotedWithin(x, most); inner != "" {
+		said = strings.TrimRight(said, ".:") + ": " + inner
+	} else if more && most == mostNested && !strings.HasSuffix(said, "…") {
+		said += "…"
 	}
-	return ""
+	return text + ": " + said
 }
 
 // describe says it in one line for a person who reads the log.

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"maps"
 	"regexp"
+	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -90,7 +90,7 @@ func (q *quotes) launcher(p *identity.Process) bool {
 // displayed takes an exception of a process that is no rank, and returns it as the rank's that it
 // quotes, with that rank; nil where its end has not come yet, or it quotes none.
 func (q *quotes) displayed(e *pyexception.Event, by *identity.Process) (*pyexception.Event, *identity.Process) {
-	if !q.launcher(by) || e.Chain[0].Type != quoting {
+	if !q.launcher(by) || quoteIn(e) == nil {
 		return nil, nil
 	}
 	return q.meet(&quote{launcher: by.Born(), event: e}, by.Domain)
@@ -153,44 +153,34 @@ func (q *quotes) meet(one *quote, domain string) (*pyexception.Event, *identity.
 	return ofRank(cmp.Or(one.event, found.event), end), &end.Process
 }
 
-// number is which of its processes the launcher speaks of.
-var number = regexp.MustCompile(`-- Process (\d+) terminated with the following error:`)
+// number is which of its processes the launcher speaks of: its own words come first, then those of the rank.
+var number = regexp.MustCompile(`^\s*-- Process (\d+) terminated with the following error:`)
 
 // fits reports whether an exception may quote the one that a rank ended of. The number is that of the
 // process on this host, as the local rank is, where that is known.
 func fits(e *pyexception.Event, end *identity.Exit) bool {
 	after := e.Time.Sub(end.Time)
-	found := number.FindStringSubmatch(e.Chain[0].Message)
+	found := number.FindStringSubmatch(quoteIn(e).Message)
 	return found != nil && after > -time.Second && after <= quotingWithin &&
 		(end.LocalRank == identity.Unknown || found[1] == strconv.Itoa(end.LocalRank))
+}
+
+// quoteIn is the exception of a chain that quotes the one of a rank; nil for none. Who starts the ranks may
+// raise another from it.
+func quoteIn(e *pyexception.Event) *pyexception.Exception {
+	i := slices.IndexFunc(e.Chain, func(x pyexception.Exception) bool { return x.Type == quoting })
+	if i < 0 {
+		return nil
+	}
+	return &e.Chain[i]
 }
 
 // ofRank is an exception that quotes another, as the rank that ended of that would have displayed it.
 func ofRank(e *pyexception.Event, end *identity.Exit) *pyexception.Event {
 	is := *e
 	is.PID, is.Thread, is.Comm = end.PID, end.PID, end.Comm
-	if inner := unquoted(&e.Chain[0]); inner != nil {
-		is.Chain, is.More = []pyexception.Exception{*inner}, false
+	if chain, more := unquotedChain(quoteIn(e)); len(chain) > 0 {
+		is.Chain, is.More = chain, more
 	}
 	return &is
-}
-
-// level is a line of a traceback that Python has written.
-var level = regexp.MustCompile(`(?m)^  File "(.*)", line (\d+), in (.*)$`)
-
-// unquoted is the exception that a message quotes; nil where it was cut off.
-func unquoted(x *pyexception.Exception) *pyexception.Exception {
-	last := quoted(x)
-	if last == "" {
-		return nil
-	}
-	class, message, _ := strings.Cut(last, ": ")
-	inner := &pyexception.Exception{Type: class[strings.LastIndexByte(class, '.')+1:], Message: message}
-	trace := x.Message[strings.LastIndex(x.Message, "Traceback (most recent call last):"):]
-	for _, l := range level.FindAllStringSubmatch(trace, -1) {
-		line, _ := strconv.Atoi(l[2]) // digits; 0 for too many
-		inner.Frames = append(inner.Frames, pyexception.Frame{File: l[1], Line: line, Function: l[3]})
-	}
-	inner.Levels = len(inner.Frames)
-	return inner
 }
