@@ -228,7 +228,7 @@ func (d *decoder) explains(r *Rule) value {
 				{"after", d.duration(&x.After), "", "how long after this one at least, although it expired meanwhile: what a watchdog tells"},
 				{"before", d.duration(&x.Before), "", "how long before this one it may have been seen, beyond what the other allows: this one tells later what was wrong all the time"},
 				{"near", d.duration(&x.Near), "", "how long before the beginning of the other this one, or one of `when`, was last seen at most: what is over by then did no harm"},
-				{"lingers", d.duration(&x.Lingers), "", "how long after the end of this one the other may begin: its end is what breaks the other"},
+				{"lingers", d.duration(&x.Lingers), "", "how long after the end of this one the other may begin: its end is what breaks the other; with `before`, also how long before this one was seen the other may have ended"},
 				{"when", d.strings("evidence", &x.When), "", "only where one of these of this pattern was seen"},
 				{"except", d.strings("evidence", &x.Except), "", "not where one of these of the other was seen"},
 				{"ranks", d.rankLists(x), "", "only where the ranks of this one, seen up to `after` before the other, are so in the other's lists"},

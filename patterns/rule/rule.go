@@ -232,7 +232,8 @@ type Explain struct {
 	// Near is how long before the beginning of the other this one was last seen at most, 0 for
 	// any time: what is over by then has done no harm.
 	Near time.Duration
-	// Lingers is how long after its end what it broke may still show.
+	// Lingers is how long after its end what it broke may still show; with Before also how long before this one
+	// was seen it may have ended.
 	Lingers time.Duration
 	When    []string // only where one of these pieces of evidence was seen
 	Except  []string // not where one of these of the other was

@@ -202,6 +202,9 @@ func Link(rules []*Rule) {
 				Index: i, Shared: len(x.Mine), After: x.After, Within: x.Within, Early: max(effect.Precedes, x.Before), Near: x.Near, Lingers: x.Lingers,
 				In: effect.Positions(x.In), NotIn: effect.Positions(x.NotIn),
 			}
+			if x.Before > 0 {
+				l.Over = x.Lingers
+			}
 			other := func(field string) bool { return !slices.Contains(machine, field) }
 			l.Wide = !slices.ContainsFunc(x.Mine, other)
 			l.Alone = l.Wide && !slices.ContainsFunc(x.Theirs, other)

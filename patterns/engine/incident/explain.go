@@ -94,7 +94,7 @@ func inTime(cause, effect Verdict, l *Link) bool {
 	switch told := effect.Onset() - cause.Onset(); {
 	case told > int64(l.Within), l.After > 0 && told < int64(l.After), began < since-int64(l.Early):
 		return false
-	case effect.Resolved() != 0 && effect.Resolved() < since: // it was over
+	case effect.Resolved() != 0 && effect.Resolved() < since-int64(l.Over): // it was over
 		return false
 	case l.Near > 0 && !cause.SeenBetween(l.When, began-int64(l.Near), began+int64(l.Early)):
 		return false

@@ -79,6 +79,7 @@ type Link struct {
 	Within  time.Duration // and at most
 	Lingers time.Duration // how long after the cause ended it may begin
 	Early   time.Duration // how long before the cause its first sign may be
+	Over    time.Duration // how long before the cause was seen it may have ended
 	Near    time.Duration // how long before the effect the cause was last seen at most, 0 for any time
 	Wide    bool          // they share the machine alone
 	Alone   bool          // it is that of the effect, too: no end of its path, and none of a list

@@ -497,6 +497,28 @@ func TestWhatBeganAfterTheEndIsNoEffect(t *testing.T) {
 	}
 }
 
+// An effect is told as over before its cause is seen, which says later what was wrong all the time.
+func TestWhatWasOverBeforeItsCauseIsNoEffect(t *testing.T) {
+	for name, tt := range map[string]struct {
+		over     time.Duration
+		resolved int64
+		root     string
+	}{
+		"it lasts":          {0, 0, "cause"},
+		"it was over":       {0, 18 * second, "effect"},
+		"it was just over":  {4 * time.Second, 18 * second, "cause"},
+		"it was long since": {4 * time.Second, 15 * second, "effect"},
+	} {
+		b := newBench()
+		b.link.Early, b.link.Over = time.Hour, tt.over
+		cause, effect := b.verdict("cause", 20*second), b.verdict("effect", 10*second)
+		effect.resolved = tt.resolved
+		b.Meet(effect.node, b.link, "x", Effect)
+		b.Meet(cause.node, b.link, "x", Cause)
+		require.Equal(t, tt.root, effect.node.Root(), name)
+	}
+}
+
 // A cause that leaves the state stays the root of what it explained, and nobody
 // else takes its place.
 func TestWhatACauseExplainedKeepsItsRoot(t *testing.T) {
