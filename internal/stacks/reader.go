@@ -285,6 +285,8 @@ func (l *look) thread(tid uint32) (t *Thread, ok bool) {
 
 func (l *look) add(t *Thread) {
 	t.Wait = l.table.Of(t.frames())
+	python, runs := l.python[t.TID]
+	t.Ending = t.Main && waitclass.Ending(t.frames(), runs && !python.Torn && len(python.Frames) == 0)
 	l.Threads = append(l.Threads, *t)
 }
 

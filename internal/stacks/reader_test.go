@@ -137,6 +137,41 @@ func TestThreadsOfPythonInEachLayer(t *testing.T) {
 	require.NotEqual(t, waitclass.Lock, p.in("reads").Wait.Class, "every thread begins in threading.py")
 }
 
+// A program is over, and its process is not: functions of atexit run, or it waits for a thread that is no daemon.
+func TestTheProgramOfAProcessIsOver(t *testing.T) {
+	r := open(t)
+	for name, tc := range map[string]struct {
+		script string
+		over   bool
+	}{
+		"a function of atexit":       {"import atexit, time\natexit.register(time.sleep, 1000)\nprint('ready', flush=True)\nraise SystemExit(1)\n", true},
+		"one that is written in it":  {"import atexit, time\ndef flush(): time.sleep(1000)\natexit.register(flush)\nprint('ready', flush=True)\n", true},
+		"a thread that is no daemon": {"import threading, time\nthreading.Thread(target=time.sleep, args=(1000,)).start()\nprint('ready', flush=True)\n", true},
+		"multiprocessing": {
+			"import multiprocessing.process, threading, time\nclass P(multiprocessing.process.BaseProcess):\n  _start_method = None\n  def run(self):\n    threading.Thread(target=time.sleep, args=(1000,)).start()\n    print('ready', flush=True)\n" +
+				"P()._bootstrap()\n", true,
+		},
+		"it sleeps":      {"import time\nprint('ready', flush=True)\ntime.sleep(1000)\n", false},
+		"it joins":       {"import threading, time\nt = threading.Thread(target=time.sleep, args=(1000,))\nt.start()\nprint('ready', flush=True)\nt.join()\n", false},
+		"another sleeps": {"import threading, time\ndef _shutdown(): time.sleep(1000)\nprint('ready', flush=True)\n_shutdown()\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pid := start(t, "-c", tc.script)
+			if pid == 0 {
+				return
+			}
+			p := until(t, r, pid, func(p *Process) bool {
+				main := &p.Threads[0]
+				return main.Main && main.State == 'S' && len(main.Errors) == 0 && (strings.Contains(main.Wait.Function, "nanosleep") || strings.Contains(main.Wait.Function, "futex")) && main.Ending == tc.over
+			})
+			require.Equal(t, tc.over, p.Threads[0].Ending)
+			for _, other := range p.Threads[1:] {
+				require.False(t, other.Ending)
+			}
+		})
+	}
+}
+
 func TestWithoutTheKernelPythonIsRead(t *testing.T) {
 	r := open(t)
 	pid, _ := startPython(t)

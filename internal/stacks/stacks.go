@@ -28,6 +28,8 @@ type Thread struct {
 	Native []unwind.Frame
 	Kernel []taskstack.Function
 	Wait   waitclass.Wait
+	// Ending: by the stack of this main thread the program is over, and its interpreter ends.
+	Ending bool
 	// Of a thread that runs, or could: its program counter, and a hash of its other registers; 0
 	// for one that sleeps, and where they are not known.
 	Counter, Registers uint64

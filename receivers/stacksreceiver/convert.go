@@ -95,6 +95,9 @@ func (c *converter) stack(s *standing, observed time.Time) plog.Logs {
 	if main.GIL {
 		a.ProcessStackGil(true)
 	}
+	if main.Ending {
+		a.ProcessStackEnding(true)
+	}
 	holder := holderOf(s.seen)
 	if holder != nil {
 		a.ProcessStackGilHolder(int64(holder.TID))
@@ -203,7 +206,7 @@ func (c *converter) moving(p *identity.Process, was *told, at, observed time.Tim
 
 // trust: frames of user space are the process's own words. Without any, all is the kernel's.
 func trust(t *stacks.Thread) record.Trust {
-	if len(t.Python)+len(t.Native) > 0 {
+	if len(t.Python)+len(t.Native) > 0 || t.Ending { // by names that were there
 		return record.Claimed
 	}
 	return record.Proven

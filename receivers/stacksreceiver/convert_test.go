@@ -95,6 +95,14 @@ func TestGoldenRecords(t *testing.T) {
 				s.seen.Threads[0].Name = "\xff"
 			}), start)
 		}, "process.stack"},
+		"its_program_is_over": {func(c *converter) plog.Logs {
+			return c.stack(taken(func(s *standing) {
+				s.seen.Threads[0] = stacks.Thread{
+					TID: 42, Name: "python3", Main: true, State: 'S', Ending: true, Native: []unwind.Frame{{Object: "/usr/bin/python3.11", Symbol: "Py_FinalizeEx"}},
+					Kernel: []taskstack.Function{{Name: "hrtimer_nanosleep"}}, Wait: waitclass.Wait{Class: waitclass.OwnCode, Function: "hrtimer_nanosleep"},
+				}
+			}), start)
+		}, "process.stack"},
 		"a_child_holds_it_up": {func(c *converter) plog.Logs {
 			return c.stack(taken(func(s *standing) {
 				s.rest, s.mount = rests(), procfs.Mount{Point: "/data", Source: "filer:/vol", Type: "nfs4"}

@@ -31,6 +31,7 @@ type stackThread struct {
 	State    string       `json:"state"`
 	GIL      bool         `json:"gil,omitempty"`
 	Waits    string       `json:"waits"`             // the wait class
+	Ending   bool         `json:"ending,omitempty"`  // the program of its process is over
 	Why      string       `json:"why,omitempty"`     // the frame that says so
 	Function string       `json:"kernel,omitempty"`  // in which it sleeps
 	Owner    string       `json:"owner,omitempty"`   // whose that is
@@ -157,6 +158,9 @@ func (t *stackThread) write(b *strings.Builder) {
 		b.WriteString(", main")
 	}
 	fmt.Fprintf(b, ", %s, %s%s", t.State, strings.ReplaceAll(t.Waits, "_", " "), because(t.Why))
+	if t.Ending {
+		b.WriteString(", its program is over")
+	}
 	if t.GIL {
 		b.WriteString(", holds Python's lock (GIL)")
 	}

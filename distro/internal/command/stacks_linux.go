@@ -42,7 +42,7 @@ func shownProcess(p *stacks.Process) stackProcess {
 func shownThread(t *stacks.Thread) stackThread {
 	shown := stackThread{
 		ID: t.TID, Name: t.Name, Main: t.Main, State: stateWords(t.State), GIL: t.GIL,
-		Waits: string(t.Wait.Class), Why: t.Wait.Why, Function: t.Wait.Function, Owner: t.Wait.Owner, NotRead: texts(t.Errors), Frames: []stackFrame{},
+		Ending: t.Ending, Waits: string(t.Wait.Class), Why: t.Wait.Why, Function: t.Wait.Function, Owner: t.Wait.Owner, NotRead: texts(t.Errors), Frames: []stackFrame{},
 	}
 	for _, f := range t.Python {
 		shown.Frames = append(shown.Frames, stackFrame{"python", f.Function, f.File, f.Line})

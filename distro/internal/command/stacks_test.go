@@ -17,7 +17,7 @@ func TestStacksAreShownForATerminal(t *testing.T) {
 				ID: 42, Name: "python3", Main: true, State: "sleeps", GIL: true, Waits: "data_loading", Why: "w" + evil, Function: "futex_do_wait", Owner: "futex",
 				Frames: []stackFrame{{"python", evil, "/t/" + evil, 3}, {"native", "+0x10", "/usr/lib/" + evil, 0}, {"kernel", "futex_do_wait", "", 0}},
 			},
-			{ID: 43, Name: "w", State: "runs", Waits: "own_code"},
+			{ID: 43, Name: "w", State: "runs", Waits: "own_code", Ending: true},
 		},
 	}}
 	var out strings.Builder
@@ -33,6 +33,7 @@ func TestStacksAreShownForATerminal(t *testing.T) {
 	require.Contains(t, lines[3], "thread 42 (python3), main, sleeps, data loading (w")
 	require.Contains(t, lines[3], "holds Python's lock (GIL), in futex_do_wait of futex")
 	require.Contains(t, lines[4], ":3")
+	require.Contains(t, out.String(), "thread 43 (w), runs, own code, its program is over\n")
 
 	out.Reset()
 	require.NoError(t, printStacksJSON(&out, seen))

@@ -64,7 +64,7 @@ type ProcessStack struct {
 
 // ProcessStack begins a record.
 func (b *LogsBuilder) ProcessStack(head record.Head) ProcessStack {
-	return ProcessStackOn(b.Begin(EventProcessStack, 78, head))
+	return ProcessStackOn(b.Begin(EventProcessStack, 79, head))
 }
 
 // ProcessStackOn writes the attributes there.
@@ -114,6 +114,9 @@ func (a ProcessStack) ProcessStackCall(v string) { a.attributes.Text("process.st
 
 // ProcessStackCut sets process.stack.cut: The stack has more frames, farther out, than the record.
 func (a ProcessStack) ProcessStackCut(v bool) { a.attributes.Bool("process.stack.cut", v) }
+
+// ProcessStackEnding sets process.stack.ending: The program of the process is over, by the stack of its main thread, and its interpreter ends: it waits for threads that are no daemons, or runs functions of atexit.
+func (a ProcessStack) ProcessStackEnding(v bool) { a.attributes.Bool("process.stack.ending", v) }
 
 // ProcessStackFrames sets process.stack.frames: Frames of Python, innermost first: maps of code.function.name, code.file.path and code.line.number. Once for each hash of a job on its node, again after half an hour, and not where the setting leaves them out.
 func (a ProcessStack) ProcessStackFrames() pcommon.Slice {
