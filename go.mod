@@ -103,6 +103,7 @@ require (
 
 require (
 	github.com/coreos/go-oidc/v3 v3.20.0 // indirect
+	github.com/ianlancetaylor/demangle v0.0.0-20250417193237-f615e6bd150b // indirect
 	github.com/open-telemetry/opentelemetry-collector-contrib/extension/internal/credentialsfile v0.159.0 // indirect
 )
 

@@ -154,6 +154,17 @@ const (
 	bpfRelationRELATIONS          bpfRelation = 4
 )
 
+type bpfTerminated struct {
+	_      structs.HostLayout
+	TimeNs uint64
+	Pid    uint32
+	Thread uint32
+	Comm   [16]int8
+	Type   [256]int8
+	Second [2048]int8
+	Fifth  [2048]int8
+}
+
 type bpfValue uint32
 
 const (
@@ -170,17 +181,21 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpfMapCrowded      = "crowded"
-	bpfMapDropped      = "dropped"
-	bpfMapEvents       = "events"
-	bpfMapInRing       = "in_ring"
-	bpfProgDisplay     = "display"
-	bpfVarEventType    = "event_type"
-	bpfVarLayout       = "layout"
-	bpfVarMessages     = "messages"
-	bpfVarRelationType = "relation_type"
-	bpfVarSalt         = "salt"
-	bpfVarValueType    = "value_type"
+	bpfMapCrowded        = "crowded"
+	bpfMapDropped        = "dropped"
+	bpfMapEvents         = "events"
+	bpfMapInRing         = "in_ring"
+	bpfMapTerminating    = "terminating"
+	bpfProgDisplay       = "display"
+	bpfProgRethrow       = "rethrow"
+	bpfProgTerminate     = "terminate"
+	bpfVarEventType      = "event_type"
+	bpfVarLayout         = "layout"
+	bpfVarMessages       = "messages"
+	bpfVarRelationType   = "relation_type"
+	bpfVarSalt           = "salt"
+	bpfVarTerminatedType = "terminated_type"
+	bpfVarValueType      = "value_type"
 )
 
 // loadBpf returns the embedded CollectionSpec for bpf.
@@ -225,29 +240,33 @@ type bpfSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfProgramSpecs struct {
-	Display *ebpf.ProgramSpec `ebpf:"display"`
+	Display   *ebpf.ProgramSpec `ebpf:"display"`
+	Rethrow   *ebpf.ProgramSpec `ebpf:"rethrow"`
+	Terminate *ebpf.ProgramSpec `ebpf:"terminate"`
 }
 
 // bpfMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Crowded *ebpf.MapSpec `ebpf:"crowded"`
-	Dropped *ebpf.MapSpec `ebpf:"dropped"`
-	Events  *ebpf.MapSpec `ebpf:"events"`
-	InRing  *ebpf.MapSpec `ebpf:"in_ring"`
+	Crowded     *ebpf.MapSpec `ebpf:"crowded"`
+	Dropped     *ebpf.MapSpec `ebpf:"dropped"`
+	Events      *ebpf.MapSpec `ebpf:"events"`
+	InRing      *ebpf.MapSpec `ebpf:"in_ring"`
+	Terminating *ebpf.MapSpec `ebpf:"terminating"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
-	EventType    *ebpf.VariableSpec `ebpf:"event_type"`
-	Layout       *ebpf.VariableSpec `ebpf:"layout"`
-	Messages     *ebpf.VariableSpec `ebpf:"messages"`
-	RelationType *ebpf.VariableSpec `ebpf:"relation_type"`
-	Salt         *ebpf.VariableSpec `ebpf:"salt"`
-	ValueType    *ebpf.VariableSpec `ebpf:"value_type"`
+	EventType      *ebpf.VariableSpec `ebpf:"event_type"`
+	Layout         *ebpf.VariableSpec `ebpf:"layout"`
+	Messages       *ebpf.VariableSpec `ebpf:"messages"`
+	RelationType   *ebpf.VariableSpec `ebpf:"relation_type"`
+	Salt           *ebpf.VariableSpec `ebpf:"salt"`
+	TerminatedType *ebpf.VariableSpec `ebpf:"terminated_type"`
+	ValueType      *ebpf.VariableSpec `ebpf:"value_type"`
 }
 
 // bpfObjects contains all objects after they have been loaded into the kernel.
@@ -270,10 +289,11 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Crowded *ebpf.Map `ebpf:"crowded"`
-	Dropped *ebpf.Map `ebpf:"dropped"`
-	Events  *ebpf.Map `ebpf:"events"`
-	InRing  *ebpf.Map `ebpf:"in_ring"`
+	Crowded     *ebpf.Map `ebpf:"crowded"`
+	Dropped     *ebpf.Map `ebpf:"dropped"`
+	Events      *ebpf.Map `ebpf:"events"`
+	InRing      *ebpf.Map `ebpf:"in_ring"`
+	Terminating *ebpf.Map `ebpf:"terminating"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -282,6 +302,7 @@ func (m *bpfMaps) Close() error {
 		m.Dropped,
 		m.Events,
 		m.InRing,
+		m.Terminating,
 	)
 }
 
@@ -289,24 +310,29 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
-	EventType    *ebpf.Variable `ebpf:"event_type"`
-	Layout       *ebpf.Variable `ebpf:"layout"`
-	Messages     *ebpf.Variable `ebpf:"messages"`
-	RelationType *ebpf.Variable `ebpf:"relation_type"`
-	Salt         *ebpf.Variable `ebpf:"salt"`
-	ValueType    *ebpf.Variable `ebpf:"value_type"`
+	EventType      *ebpf.Variable `ebpf:"event_type"`
+	Layout         *ebpf.Variable `ebpf:"layout"`
+	Messages       *ebpf.Variable `ebpf:"messages"`
+	RelationType   *ebpf.Variable `ebpf:"relation_type"`
+	Salt           *ebpf.Variable `ebpf:"salt"`
+	TerminatedType *ebpf.Variable `ebpf:"terminated_type"`
+	ValueType      *ebpf.Variable `ebpf:"value_type"`
 }
 
 // bpfPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfPrograms struct {
-	Display *ebpf.Program `ebpf:"display"`
+	Display   *ebpf.Program `ebpf:"display"`
+	Rethrow   *ebpf.Program `ebpf:"rethrow"`
+	Terminate *ebpf.Program `ebpf:"terminate"`
 }
 
 func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.Display,
+		p.Rethrow,
+		p.Terminate,
 	)
 }
 

@@ -48,16 +48,30 @@ func decodeOf(wanted func(pid uint32) bool) func(raw []byte, clockOffset int64, 
 		return decode
 	}
 	return func(raw []byte, clockOffset int64, e *Event) error {
-		if r, err := header(raw); err == nil && !wanted(r.Pid) {
+		if pid := processOf(raw); pid != 0 && !wanted(pid) {
 			return uprobe.ErrUnwanted
 		}
 		return decode(raw, clockOffset, e)
 	}
 }
 
+// processOf is the process that a record is of; 0 where that is not known.
+func processOf(raw []byte) uint32 {
+	if r := terminated(raw); r != nil {
+		return r.Pid
+	}
+	if r, err := header(raw); err == nil {
+		return r.Pid
+	}
+	return 0
+}
+
 // decode turns one record of the ring into an event. clockOffset is what bootclock.Offset
 // returned.
 func decode(raw []byte, clockOffset int64, e *Event) error {
+	if r := terminated(raw); r != nil {
+		return decodeTerminated(r, clockOffset, e)
+	}
 	r, err := header(raw)
 	if err != nil {
 		return err

@@ -3,6 +3,8 @@
 package pyexception
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"unicode/utf8"
 	"unsafe"
@@ -72,6 +74,10 @@ func FuzzDecode(f *testing.F) {
 		m := &r.Exception[0].Message
 		m.Value, m.Text.Width, m.Text.Size, m.Text.Length, r.Exception[0].TailSize = 2, 1, 1024, 1<<40, 3072
 	}))
+	cxx := bpfTerminated{Pid: 42, Thread: 43}
+	copy(raw(cxx.Type[:]), "N4gloo13EnforceNotMetE")
+	copy(raw(cxx.Fifth[:]), strings.Repeat("é", 2000))
+	f.Add(slices.Clone(unsafe.Slice((*byte)(unsafe.Pointer(&cxx)), unsafe.Sizeof(cxx))))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var e Event

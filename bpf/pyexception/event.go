@@ -48,6 +48,8 @@ type Exception struct {
 
 // Event is one display of an exception.
 type Event struct {
+	// Terminates says that it is one of C++, which nobody catches: its process ends of it. It has no lines.
+	Terminates  bool
 	Time        time.Time
 	PID, Thread uint32
 	Comm        string // of the thread

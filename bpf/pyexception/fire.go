@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	goruntime "runtime"
 	"strconv"
 	"time"
 	"unsafe"
@@ -41,9 +42,14 @@ func selfTest() (closed <-chan error, err error) {
 	if err != nil {
 		return nil, errors.Join(err, h.close())
 	}
+	both := []place{{bpfProgTerminate, terminates, function.Offset}, {bpfProgRethrow, rethrows, function.Offset}}
+	runtime, err := h.load(h.spec.Copy(), uprobe.Own, both)
+	if err != nil {
+		return nil, errors.Join(err, attached.Close(), h.close())
+	}
 	err = h.fire(layout)
 	closing := make(chan error, 1)
-	go func() { closing <- errors.Join(attached.Close(), h.close()) }()
+	go func() { closing <- errors.Join(attached.Close(), runtime.Close(), h.close()) }()
 	if err != nil {
 		return nil, errors.Join(err, <-closing)
 	}
@@ -63,22 +69,34 @@ func (h *hooks) fire(l *bpfLayout) (err error) {
 	traceback := m.traceback(0, m.frame("selftest.py", "fire"), 7, 0)
 	value := m.exception(m.class("SelfTest", flagException), traceback, m.text(said))
 	var arguments standin.Arguments
+	arguments.Registers[0] = uintptr(m.thrown("St13runtime_error", m.words(said)))
 	arguments.Registers[1], arguments.Registers[2] = uintptr(value), uintptr(traceback)
+	goruntime.LockOSThread() // which is marked as one that terminates, by the first call at the latest
 	standin.Call(standin.Entry(), &arguments)
+	standin.Call(standin.Entry(), &arguments)
+	goruntime.UnlockOSThread()
 	return h.await(said)
 }
 
-// await reads until the event with that message.
+// await reads until both events with that message have come.
 func (h *hooks) await(said string) error {
+	displayed, terminated := false, false
 	return uprobe.Await(h.reader, fireTimeout, decode, func(e *Event) (bool, error) {
 		x := e.Chain[0]
-		if x.Message != said {
+		switch {
+		case x.Message != said:
 			return false, nil
+		case e.Terminates && x.Type != "std::runtime_error":
+			return false, fmt.Errorf("the C++ exception of the self-test was read as %+v", x)
+		case e.Terminates:
+			terminated = true
+			return displayed, nil
 		}
 		if x.Type != "SelfTest" || len(x.Frames) != 1 || x.Frames[0] != (Frame{File: "selftest.py", Line: 7, Function: "fire"}) {
 			return false, fmt.Errorf("the exception of the self-test was read as %+v", x)
 		}
-		return true, nil
+		displayed = true
+		return terminated, nil
 	})
 }
 
@@ -170,4 +188,32 @@ func (m *memory) exception(class, traceback uint64, arguments ...uint64) uint64 
 	put(at, 24, tuple)
 	put(at, l.ExceptionTraceback, traceback)
 	return address
+}
+
+// What the runtime of C++ puts before an exception, and that it is one of its own: terminate.h.
+const (
+	headerBytes = 112
+	unwindBytes = 32
+	cxx         = 0x474e5543432b2b00
+)
+
+// words are a C string.
+func (m *memory) words(s string) uint64 {
+	address, at := m.object(len(s) + 1)
+	copy(at, s)
+	return address
+}
+
+// thrown is an exception of C++ with these words behind its table of functions. Its header is what the unwinder is given.
+func (m *memory) thrown(class string, words ...uint64) (header uint64) {
+	name := m.words(class)
+	kind, at := m.object(16)
+	put(at, 8, name)
+	address, at := m.object(headerBytes + 8 + 8*len(words))
+	put(at, 0, kind)
+	put(at, headerBytes-unwindBytes, cxx)
+	for i, word := range words {
+		put(at, uint32(headerBytes+8+8*i), word)
+	}
+	return address + headerBytes - unwindBytes
 }

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
@@ -31,7 +33,7 @@ const function = "PyErr_Display"
 // 5.15 have not.
 type hooks struct {
 	spec   *ebpf.CollectionSpec
-	shared map[string]*ebpf.Map // by all of them: the ring, and what is counted of it
+	shared map[string]*ebpf.Map // by all of them: the ring, what is counted of it, and which threads terminate
 	reader *ringbuf.Reader
 	// selfTest says what became of the hooks that were fired for these; nil in those.
 	selfTest <-chan error
@@ -60,7 +62,7 @@ func openHooks(ringBytes uint32, messages bool) (_ *hooks, err error) {
 		return nil, fmt.Errorf("load %s: %w", Name, err)
 	}
 	h.shared = map[string]*ebpf.Map{}
-	for _, name := range []string{bpfMapEvents, bpfMapDropped, bpfMapInRing, bpfMapCrowded} {
+	for _, name := range []string{bpfMapEvents, bpfMapDropped, bpfMapInRing, bpfMapCrowded, bpfMapTerminating} {
 		if h.shared[name], err = ebpf.NewMap(h.spec.Maps[name]); err != nil {
 			delete(h.shared, name)
 			return nil, errors.Join(fmt.Errorf("load %s: %w", Name, err), h.closeMaps())
@@ -128,11 +130,29 @@ func (h *hooks) attach(path string, offset uint64, layout *bpfLayout) (*attached
 	if err := spec.Variables[bpfVarLayout].Set(layout); err != nil {
 		return nil, fmt.Errorf("load %s: %w", Name, err)
 	}
+	return h.load(spec, path, []place{{bpfProgDisplay, function, offset}})
+}
+
+// place is where a program is put in a file.
+type place struct {
+	program, function string
+	offset            uint64
+}
+
+// load loads the programs of these places, and puts them there.
+func (h *hooks) load(spec *ebpf.CollectionSpec, path string, places []place) (*attached, error) {
+	maps.DeleteFunc(spec.Programs, func(name string, _ *ebpf.ProgramSpec) bool {
+		return !slices.ContainsFunc(places, func(p place) bool { return p.program == name })
+	})
 	collection, err := kerninfo.Load(spec, ebpf.CollectionOptions{MapReplacements: h.shared})
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", Name, err)
 	}
-	links, err := uprobe.Attach(path, []uprobe.Hook{{Name: function, Offset: offset, Program: collection.Programs[bpfProgDisplay]}})
+	var hooks []uprobe.Hook
+	for _, p := range places {
+		hooks = append(hooks, uprobe.Hook{Name: p.function, Offset: p.offset, Program: collection.Programs[p.program]})
+	}
+	links, err := uprobe.Attach(path, hooks)
 	if err != nil {
 		collection.Close()
 		return nil, err

@@ -714,3 +714,5 @@ int display(struct pt_regs *regs)
 	bpf_ringbuf_submit(event, 0);
 	return 0;
 }
+
+#include "terminate.h"

@@ -2,10 +2,11 @@
 
 // Package pyexception reports each exception that the Python interpreter of a process
 // displays: type, message and the innermost lines of its traceback, read while the thread
-// is about to display it. Nothing in the process changes.
+// is about to display it. It reports those of C++, too, that end a process, as the runtime of C++
+// displays them. Nothing in the process changes.
 package pyexception
 
-//go:generate go tool bpf2go -go-package pyexception -tags linux -target amd64,arm64 -type event -type frame -type relation -type value bpf pyexception.bpf.c
+//go:generate go tool bpf2go -go-package pyexception -tags linux -target amd64,arm64 -type event -type terminated -type frame -type relation -type value bpf pyexception.bpf.c
 
 import (
 	"cmp"
@@ -42,8 +43,9 @@ type Options struct {
 type Probe struct {
 	uprobe.Events[Event]
 
-	hooks *hooks
-	watch *uprobe.Watcher
+	hooks    *hooks
+	watch    *uprobe.Watcher
+	runtimes []*uprobe.Watcher // of libraries of C++
 }
 
 // Open loads the probe and has it fire on a function of this program. It is attached to
@@ -68,9 +70,20 @@ func Open(opts Options) (*Probe, error) {
 	p := &Probe{hooks: hooks, watch: uprobe.NewWatcher(procfs.Open(opts.ProcRoot), uprobe.Libraries{
 		Names: []string{"python*", "libpython*"}, Max: cmp.Or(opts.MaxInterpreters, DefaultMaxInterpreters), Attach: hooks.attachTo, Keep: keep,
 	})}
+	for _, name := range runtimes { // a process maps them at different times, and is not looked at again once it has what is looked for
+		p.runtimes = append(p.runtimes, uprobe.NewWatcher(procfs.Open(opts.ProcRoot), uprobe.Libraries{
+			Names: []string{name}, Max: cmp.Or(opts.MaxInterpreters, DefaultMaxInterpreters), Attach: hooks.attachToRuntime, Keep: keep,
+		}))
+	}
 	p.Begin(uprobe.Source[Event]{
 		Name: Name, Report: report, Reader: hooks.reader, Decode: decodeOf(opts.Wanted),
-		Dropped: hooks.lost, Crowded: hooks.crowded, Close: func() error { return errors.Join(p.watch.Close(), hooks.close()) },
+		Dropped: hooks.lost, Crowded: hooks.crowded, Close: func() error {
+			errs := []error{p.watch.Close()}
+			for _, w := range p.runtimes {
+				errs = append(errs, w.Close())
+			}
+			return errors.Join(append(errs, hooks.close())...)
+		},
 	})
 	return p, nil
 }
@@ -82,7 +95,19 @@ const keep = 60
 // once, and detaches it from files that none of them has any more, so many rounds later: a rank that
 // fails at its start is often started again. A uprobe belongs to a
 // file: other processes that map it are seen too, also those that begin to. Call it again
-// now and then. An interpreter of a version that is not known has failed, by name.
+// now and then. An interpreter of a version that is not known has failed, by name. What is counted are interpreters;
+// Err tells of runtimes of C++, too.
 func (p *Probe) Watch(processes []probe.Process) (probe.Watched, error) {
-	return p.watch.Watch(processes)
+	watched, err := p.watch.Watch(processes)
+	if err != nil {
+		return watched, err
+	}
+	for _, w := range p.runtimes {
+		beside, err := w.Watch(processes)
+		if err != nil {
+			return watched, err
+		}
+		watched.Err = errors.Join(watched.Err, beside.Err)
+	}
+	return watched, nil
 }

@@ -201,7 +201,10 @@ func nameOf(x *pyexception.Exception) string {
 func (c *class) is(x *pyexception.Exception) bool {
 	known := len(c.types) == 0
 	for _, one := range c.types {
-		known = known || one == x.Type
+		known = known || one == unqualified(x.Type)
 	}
 	return known && strings.Contains(x.Message, c.words) && (c.when == nil || c.when.MatchString(x.Message))
 }
+
+// unqualified is the name of a class without its namespace of C++.
+func unqualified(name string) string { return name[strings.LastIndexByte(name, ':')+1:] }

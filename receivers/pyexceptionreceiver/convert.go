@@ -3,6 +3,7 @@ package pyexceptionreceiver
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"strings"
 	"time"
 
@@ -35,7 +36,7 @@ func (c *converter) exception(e *pyexception.Event, known *identity.Process, fin
 	x, chain := &e.Chain[0], withoutRemote(e.Chain)
 	summary := summarize(chain)
 	a := c.builder.ProcessException(record.Head{
-		Trust: record.Claimed, Time: e.Time, Observed: observed, Severity: record.Error, Text: describe(summary, &process),
+		Trust: record.Claimed, Time: e.Time, Observed: observed, Severity: record.Error, Text: describe(e, summary, &process),
 	})
 	a.Stamp(process)
 	a.ExceptionType(x.Type)
@@ -124,10 +125,14 @@ func say(chain, places []pyexception.Exception) string {
 	return text
 }
 
+// preamble is what stands before the words of an exception that say what failed. Of the watchdog of NCCL: torch/csrc/distributed/c10d/
+// ProcessGroupNCCL.cpp, logPrefix and Watchdog::run. Of gloo: gloo/common/error.h and logging.h.
+var preamble = regexp.MustCompile(`^(\[PG [^\]]*\] ?)?Process group watchdog thread terminated with exception: (\[Rank \d+\] ?)?|^\[enforce fail at [^\]]*\bgloo/[^\]]*\] ?`)
+
 // words are the type and the beginning of the message, with what it quotes: so many quotes in each other at most.
 func words(x *pyexception.Exception, most int) string {
 	text := safetext.Clip(safetext.Line(x.Type), mostType)
-	first, _, more := strings.Cut(strings.TrimSpace(x.Message), "\n")
+	first, _, more := strings.Cut(preamble.ReplaceAllString(strings.TrimSpace(x.Message), ""), "\n")
 	if first == "" {
 		return text
 	}
@@ -141,12 +146,15 @@ func words(x *pyexception.Exception, most int) string {
 }
 
 // describe says it in one line for a person who reads the log.
-func describe(summary string, process *identity.Process) string {
-	name := process.Comm
+func describe(e *pyexception.Event, summary string, process *identity.Process) string {
+	name, does := process.Comm, "displayed"
 	if name == "" {
 		name = "a process"
 	}
-	return fmt.Sprintf("%s (pid %d, rank %d) displayed %s", name, process.PID, process.Rank, summary)
+	if e.Terminates {
+		does = "terminates after throwing"
+	}
+	return fmt.Sprintf("%s (pid %d, rank %d) %s %s", name, process.PID, process.Rank, does, summary)
 }
 
 // between is what Python writes between an exception and what it came from.
@@ -156,9 +164,20 @@ var between = map[pyexception.Relation]string{
 	pyexception.Member:  "The above exception is the first of the group of the following exception:",
 }
 
-// stacktrace is as Python displays it, the exception that was raised first at the top.
+// stacktrace is as Python displays it, the exception that was raised first at the top; of C++, as its runtime does.
 func stacktrace(e *pyexception.Event) string {
 	var b strings.Builder
+	if x := &e.Chain[0]; e.Terminates {
+		fmt.Fprintf(&b, "terminate called after throwing an instance of '%s'\n", x.Type)
+		if x.Message != "" {
+			b.WriteString("  what():  " + x.Message)
+			if x.Cut {
+				b.WriteString("…")
+			}
+			b.WriteString("\n")
+		}
+		return b.String()
+	}
 	if e.More {
 		b.WriteString("[exceptions that this came from are left out]\n\n")
 	}

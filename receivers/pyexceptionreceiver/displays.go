@@ -86,7 +86,7 @@ func (d *displays) admit(told *int, domain string, at time.Time, end bool) bool 
 // of its process, where that was heard of first.
 func (d *displays) add(e *pyexception.Event, of *identity.Process) (tell bool, final string) {
 	p := d.process(of)
-	over := p.last != nil && mayEnd(p.last.event) && !mayEnd(e) // the program had ended before
+	over := p.last != nil && mayEnd(p.last.event) && (!mayEnd(e) || tearsDown(p.last.event, e)) // the program had ended before
 	for i := range d.ended {
 		if d.ended[i].Born() != of.Born() {
 			continue
@@ -122,6 +122,9 @@ var programs = []string{"<module>", "_run_module_as_main"}
 // thread runs, as far as its traceback tells. That of a function of atexit, which CPython 3.8 and 3.9
 // display after the one that ended the program (Modules/atexitmodule.c), begins at that function.
 func mayEnd(e *pyexception.Event) bool {
+	if e.Terminates {
+		return true
+	}
 	if e.Thread != e.PID {
 		return false
 	}
@@ -133,9 +136,18 @@ func mayEnd(e *pyexception.Event) bool {
 	return !whole || slices.Contains(programs, x.Frames[0].Function)
 }
 
+// tearsDown reports whether a process terminates while it still ends of an exception of Python: threads and destructors of
+// C++ meet what that has left behind.
+func tearsDown(program, e *pyexception.Event) bool {
+	return e.Terminates && !program.Terminates && e.Time.Sub(program.Time) < lasting
+}
+
 // endsProgram reports whether an exception surely came out of the program that the main thread runs. Its outermost line that
 // is no library's shows that, also of a traceback that was cut.
 func endsProgram(e *pyexception.Event) bool {
+	if e.Terminates {
+		return true
+	}
 	return e.Thread == e.PID && len(e.Chain) > 0 && len(e.Chain[0].Frames) > 0 && slices.Contains(programs, e.Chain[0].Frames[0].Function)
 }
 
@@ -204,9 +216,12 @@ func (d *displays) exited(e *identity.Exit) (last *display, final string) {
 
 // What the last exception of a process was to its end.
 const (
-	finalStatus = "status" // it ended with the status of an exception that nobody caught
+	finalStatus = "status" // it ended with the status of an exception that nobody caught, or the signal of one of C++
 	finalBefore = "before" // it ended by another failure, later
 )
+
+// sigABRT is what std::terminate ends its process with: abort(3).
+const sigABRT = 6
 
 // exceptionStatus is the exit status after an exception that nobody caught (Modules/main.c).
 const exceptionStatus = 1
@@ -215,8 +230,10 @@ const exceptionStatus = 1
 // process that ended well, or long after.
 func finality(e *pyexception.Event, end *identity.Exit) string {
 	switch after := end.Time.Sub(e.Time); {
-	case !end.Failed(), e.Thread != e.PID, after > lasting, after < -time.Second:
+	case !end.Failed(), e.Thread != e.PID && !e.Terminates, after > lasting, after < -time.Second:
 		return ""
+	case e.Terminates && end.Signal == sigABRT:
+		return finalStatus
 	case end.Signal == 0 && end.Code == exceptionStatus:
 		return finalStatus
 	}

@@ -48,7 +48,7 @@ func (b *LogsBuilder) SetHost(host record.Host) {
 	b.SetResource(resource.Emit())
 }
 
-// ProcessException writes the attributes of the event process.exception: The Python interpreter of a rank displayed an exception that nobody caught. The process need not end of it.
+// ProcessException writes the attributes of the event process.exception: The Python interpreter of a rank displayed an exception that nobody caught, of which the process need not end; or a rank ends of an exception of C++ (std::terminate).
 type ProcessException struct {
 	attributes *record.Attributes
 	record.TrustAttributes
@@ -106,12 +106,12 @@ func (a ProcessException) TracecoreExceptionClass(v string) {
 	a.attributes.Text("tracecore.exception.class", v)
 }
 
-// TracecoreExceptionFinal sets tracecore.exception.final: Only on the record that repeats the last exception of the main thread when its process has failed, and that was the end of its rank: status, where it ended with 1, the status of an exception that nobody caught; before, where it ended by something else at most ten minutes later.
+// TracecoreExceptionFinal sets tracecore.exception.final: Only on the record that repeats the last exception of the main thread, or of C++ in any thread, when its process has failed, and that was the end of its rank: status, where it ended with 1, the status of an exception that nobody caught, or with SIGABRT after one of C++; before, where it ended by something else at most ten minutes later.
 func (a ProcessException) TracecoreExceptionFinal(v string) {
 	a.attributes.Text("tracecore.exception.final", v)
 }
 
-// TracecoreExceptionOfProgram sets tracecore.exception.of_program: True where the exception came out of the program that the main thread runs, by its traceback: the interpreter ends of it. Its process may live on, in functions of atexit, or as long as a thread that is no daemon does.
+// TracecoreExceptionOfProgram sets tracecore.exception.of_program: True where the exception came out of the program that the main thread runs, by its traceback: the interpreter ends of it; or one of C++ that nobody catches. Its process may live on, in functions of atexit, or as long as a thread that is no daemon does.
 func (a ProcessException) TracecoreExceptionOfProgram(v bool) {
 	a.attributes.Bool("tracecore.exception.of_program", v)
 }
