@@ -143,4 +143,13 @@ const (
 	Exited   EndReason = "exited"   // the process is gone
 )
 
+// LeftEnd says why it is over that a process left its job, "" while it is not.
+type LeftEnd string
+
+// The reasons.
+const (
+	LeftJoined LeftEnd = "joined"  // it has connections again
+	LeftGoesOn LeftEnd = "goes_on" // data of its job has moved since
+)
+
 var endReasons = []EndReason{Progress, Closed, Exited}

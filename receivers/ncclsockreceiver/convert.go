@@ -34,14 +34,17 @@ func newConverter(logs *metadata.LogsBuilder, metrics *metadata.MetricsBuilder, 
 	return &converter{logs: logs, metrics: metrics}
 }
 
-// records makes a record of each event, and of each job that is watched by the rank that stands
-// for it; nil when there is none to make.
-func (c *converter) records(events []stall.Event, watched []stall.Watched, at, observed time.Time) *plog.Logs {
+// records makes a record of each event, of each job that is watched by the rank that stands
+// for it, and of each process that left its job; nil when there is none to make.
+func (c *converter) records(events []stall.Event, watched []stall.Watched, left []stall.Left, at, observed time.Time) *plog.Logs {
 	for i := range events {
 		c.stall(&events[i], observed)
 	}
 	for i := range watched {
 		c.watched(&watched[i], at, observed)
+	}
+	for i := range left {
+		c.left(&left[i], observed)
 	}
 	logs := c.logs.Emit()
 	if logs.LogRecordCount() == 0 {
@@ -57,6 +60,36 @@ func (c *converter) watched(w *stall.Watched, at, observed time.Time) {
 	if !w.Since.IsZero() {
 		record.NotNegative(a.NcclSocketWatchedNs, int64(at.Sub(w.Since)))
 	}
+}
+
+// left says that a process has left its job, or that this is over.
+func (c *converter) left(l *stall.Left, observed time.Time) {
+	head := record.Head{Trust: record.Proven, Time: l.Time, Observed: observed, Severity: record.Info, Text: describeLeft(l)}
+	if l.End != "" {
+		a := c.logs.NcclSocketLeftEnd(head)
+		a.Stamp(l.Process)
+		a.NcclSocketLeftEndReason(string(l.End))
+		a.NcclSocketLeftFirst(l.First)
+		a.NcclSocketLeftClosed(int64(l.Closed))
+		return
+	}
+	a := c.logs.NcclSocketLeft(head)
+	a.Stamp(l.Process)
+	a.NcclSocketLeftFirst(l.First)
+	a.NcclSocketLeftClosed(int64(l.Closed))
+}
+
+func describeLeft(l *stall.Left) string {
+	who := fmt.Sprintf("rank %d", l.Process.Rank)
+	switch {
+	case l.End == socketstall.LeftJoined:
+		return who + " has connections to its job again"
+	case l.End == socketstall.LeftGoesOn:
+		return who + " has left its job, which goes on without it"
+	case l.First:
+		return who + " closed its connections to its job before any other rank did, and lives on"
+	}
+	return who + " closed its connections to its job after others had, and lives on"
 }
 
 func (c *converter) stall(e *stall.Event, observed time.Time) {

@@ -73,7 +73,7 @@ func TestGoldenRecords(t *testing.T) {
 	}
 	for name, event := range map[string]stall.Event{"not_reading": full(), "ended": ended, "network": network, "waiting": waiting, "held_by_a_child": held, "refused": bare} {
 		t.Run(name, func(t *testing.T) {
-			logs := newTestConverter().records([]stall.Event{event}, nil, start, start.Add(time.Minute))
+			logs := newTestConverter().records([]stall.Event{event}, nil, nil, start, start.Add(time.Minute))
 			file := filepath.Join("testdata", "golden", name+".yaml")
 			if *update {
 				require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
@@ -88,7 +88,7 @@ func TestGoldenRecords(t *testing.T) {
 
 func TestGoldenRecordOfAWatchedJob(t *testing.T) {
 	all := []stall.Watched{{Process: rank(42, 3)}, {Process: rank(43, 4), Since: start.Add(-time.Second)}, {Process: rank(44, 5), Since: start.Add(time.Second)}} // the clock was set back
-	logs := newTestConverter().records(nil, all, start, start.Add(time.Minute))
+	logs := newTestConverter().records(nil, all, nil, start, start.Add(time.Minute))
 	file := filepath.Join("testdata", "golden", "watched.yaml")
 	if *update {
 		require.NoError(t, golden.WriteLogsToFile(file, *logs))
@@ -96,7 +96,24 @@ func TestGoldenRecordOfAWatchedJob(t *testing.T) {
 	want, err := golden.ReadLogs(file)
 	require.NoError(t, err)
 	require.NoError(t, plogtest.CompareLogs(want, *logs))
-	require.Nil(t, newTestConverter().records(nil, nil, start, start), "nothing is said")
+	require.Nil(t, newTestConverter().records(nil, nil, nil, start, start), "nothing is said")
+}
+
+func TestGoldenRecordsOfWhoLeft(t *testing.T) {
+	all := []stall.Left{
+		{Process: rank(42, 3), Time: start.Add(-2 * time.Second), First: true, Closed: 3},
+		{Process: rank(43, 4), Time: start.Add(-time.Second), Closed: 2},
+		{Process: rank(42, 3), Time: start, First: true, Closed: 3, End: socketstall.LeftGoesOn},
+		{Process: rank(43, 4), Time: start, Closed: 2, End: socketstall.LeftJoined},
+	}
+	logs := newTestConverter().records(nil, nil, all, start, start.Add(time.Minute))
+	file := filepath.Join("testdata", "golden", "left.yaml")
+	if *update {
+		require.NoError(t, golden.WriteLogsToFile(file, *logs))
+	}
+	want, err := golden.ReadLogs(file)
+	require.NoError(t, err)
+	require.NoError(t, plogtest.CompareLogs(want, *logs))
 }
 
 func series(fn func(*stall.Series)) {

@@ -39,7 +39,7 @@ func (w *watcher) look(ctx context.Context, s source) error {
 	events := w.tracker.Observe(round)
 	w.joined()
 	silence.Tell(silence.Sockets, w.tracker.Silent())
-	w.tell(events, w.tracker.Watched(), round.Processes)
+	w.tell(events, w.tracker.Watched(), w.tracker.Left(), round.Processes)
 	w.learned.Note(round.Time, w.resolver, w.tracker.Memory)
 	counters := w.tracker.Counters()
 	w.counters.Store(&counters)
@@ -104,13 +104,13 @@ func (w *watcher) stoppers(events []stall.Event) {
 	}
 }
 
-// tell leaves records of events and of what is watched, and now and then the metrics, in the
+// tell leaves records of events, of what is watched and of who left, and now and then the metrics, in the
 // outboxes.
-func (w *watcher) tell(events []stall.Event, watched []stall.Watched, processes map[uint32]stall.Process) {
+func (w *watcher) tell(events []stall.Event, watched []stall.Watched, left []stall.Left, processes map[uint32]stall.Process) {
 	now := time.Now()
 	w.stoppers(events)
-	if len(events)+len(watched) > 0 && w.logs.Open() {
-		if logs := w.convert.records(events, watched, w.snapshot.Time, now); logs != nil {
+	if len(events)+len(watched)+len(left) > 0 && w.logs.Open() {
+		if logs := w.convert.records(events, watched, left, w.snapshot.Time, now); logs != nil {
 			w.logs.Put(*logs)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // parsed is the record of an event, as those behind the receiver read it.
 func parsed(t *testing.T, e stall.Event) socketstall.Record {
 	t.Helper()
-	logs := newTestConverter().records([]stall.Event{e}, nil, start, start)
+	logs := newTestConverter().records([]stall.Event{e}, nil, nil, start, start)
 	require.Equal(t, 1, logs.LogRecordCount())
 	resource := logs.ResourceLogs().At(0)
 	r := resource.ScopeLogs().At(0).LogRecords().At(0)

@@ -34,7 +34,7 @@ type source interface {
 	ReadChange(*ncclsock.Change) error
 }
 
-// pendingChanges is how many changes may wait for the next look at them.
+// pendingChanges is how many changes may wait for the next look at them, and as many ends of processes.
 const pendingChanges = 256
 
 // watcher takes snapshots and tells what they come to. One goroutine owns the
@@ -161,6 +161,14 @@ func (w *watcher) readChanges(s source, changes chan<- *ncclsock.Change) {
 func (w *watcher) watch(ctx context.Context, s source, changes <-chan *ncclsock.Change) error {
 	ticks, stop := w.ticks(w.config.SnapshotInterval)
 	defer stop()
+	exits := make(chan identity.Exit, pendingChanges)
+	defer w.resolver.Exits(func(e identity.Exit) {
+		select {
+		case exits <- e:
+		default:
+			w.lost.Add(1)
+		}
+	})()
 	defer func() { w.learned.Save(w.resolver, w.tracker.Memory) }()
 	var outcomes probereceiver.Scans
 	for {
@@ -169,6 +177,8 @@ func (w *watcher) watch(ctx context.Context, s source, changes <-chan *ncclsock.
 			return nil
 		case c := <-changes:
 			w.tracker.Note(c)
+		case e := <-exits:
+			w.tracker.Ended(&e)
 		case <-ticks:
 			if err := outcomes.Judge(w.look(ctx, s)); err != nil {
 				return err

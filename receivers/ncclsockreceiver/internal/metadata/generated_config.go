@@ -293,6 +293,8 @@ func (ec *EventConfig) Unmarshal(parser *confmap.Conf) error {
 
 // EventsConfig provides config for ncclsock events.
 type EventsConfig struct {
+	NcclSocketLeft     EventConfig `mapstructure:"nccl.socket.left"`
+	NcclSocketLeftEnd  EventConfig `mapstructure:"nccl.socket.left.end"`
 	NcclSocketStall    EventConfig `mapstructure:"nccl.socket.stall"`
 	NcclSocketStallEnd EventConfig `mapstructure:"nccl.socket.stall.end"`
 	NcclSocketWatched  EventConfig `mapstructure:"nccl.socket.watched"`
@@ -301,6 +303,12 @@ type EventsConfig struct {
 
 func DefaultEventsConfig() EventsConfig {
 	return EventsConfig{
+		NcclSocketLeft: EventConfig{
+			Enabled: true,
+		},
+		NcclSocketLeftEnd: EventConfig{
+			Enabled: true,
+		},
 		NcclSocketStall: EventConfig{
 			Enabled: true,
 		},

@@ -10,6 +10,8 @@ import (
 
 // The names of the events.
 const (
+	EventNcclSocketLeft     = "nccl.socket.left"
+	EventNcclSocketLeftEnd  = "nccl.socket.left.end"
 	EventNcclSocketStall    = "nccl.socket.stall"
 	EventNcclSocketStallEnd = "nccl.socket.stall.end"
 	EventNcclSocketWatched  = "nccl.socket.watched"
@@ -19,6 +21,8 @@ const (
 // ByName says of each event whether it is enabled.
 func (c EventsConfig) ByName() map[string]bool {
 	return map[string]bool{
+		EventNcclSocketLeft:     c.NcclSocketLeft.Enabled,
+		EventNcclSocketLeftEnd:  c.NcclSocketLeftEnd.Enabled,
 		EventNcclSocketStall:    c.NcclSocketStall.Enabled,
 		EventNcclSocketStallEnd: c.NcclSocketStallEnd.Enabled,
 		EventNcclSocketWatched:  c.NcclSocketWatched.Enabled,
@@ -50,6 +54,81 @@ func (b *LogsBuilder) SetHost(host record.Host) {
 	resource := NewResourceBuilder(b.resource)
 	host.Set(resource.SetHostName, resource.SetHostID, resource.SetK8sNodeName, resource.SetHostBootID)
 	b.SetResource(resource.Emit())
+}
+
+// NcclSocketLeft writes the attributes of the event nccl.socket.left: A process of a rank closed its connections to its job, the last as the first, and has lived for two seconds since. It has none any more. The record has the time of the first. Once for each process; not where the probe tells no changes of sockets.
+type NcclSocketLeft struct {
+	attributes *record.Attributes
+	record.TrustAttributes
+	record.IdentityAttributes
+}
+
+// NcclSocketLeft begins a record.
+func (b *LogsBuilder) NcclSocketLeft(head record.Head) NcclSocketLeft {
+	return NcclSocketLeftOn(b.Begin(EventNcclSocketLeft, 19, head))
+}
+
+// NcclSocketLeftOn writes the attributes there.
+func NcclSocketLeftOn(attributes *record.Attributes) NcclSocketLeft {
+	return NcclSocketLeft{
+		attributes,
+		record.TrustAttributesOn(attributes),
+		record.IdentityAttributesOn(attributes),
+	}
+}
+
+// EventName is nccl.socket.left.
+func (NcclSocketLeft) EventName() string { return EventNcclSocketLeft }
+
+// Attributes is where they are written.
+func (a NcclSocketLeft) Attributes() *record.Attributes { return a.attributes }
+
+// NcclSocketLeftClosed sets nccl.socket.left.closed: Connections to its job that the process closed itself.
+func (a NcclSocketLeft) NcclSocketLeftClosed(v int64) { a.attributes.Int("nccl.socket.left.closed", v) }
+
+// NcclSocketLeftFirst sets nccl.socket.left.first: No far end had closed one of its connections in the five minutes before, and none had failed.
+func (a NcclSocketLeft) NcclSocketLeftFirst(v bool) { a.attributes.Bool("nccl.socket.left.first", v) }
+
+// NcclSocketLeftEnd writes the attributes of the event nccl.socket.left.end: That a process left its job is over, as it has connections again, or the job goes on without it.
+type NcclSocketLeftEnd struct {
+	attributes *record.Attributes
+	record.TrustAttributes
+	record.IdentityAttributes
+}
+
+// NcclSocketLeftEnd begins a record.
+func (b *LogsBuilder) NcclSocketLeftEnd(head record.Head) NcclSocketLeftEnd {
+	return NcclSocketLeftEndOn(b.Begin(EventNcclSocketLeftEnd, 20, head))
+}
+
+// NcclSocketLeftEndOn writes the attributes there.
+func NcclSocketLeftEndOn(attributes *record.Attributes) NcclSocketLeftEnd {
+	return NcclSocketLeftEnd{
+		attributes,
+		record.TrustAttributesOn(attributes),
+		record.IdentityAttributesOn(attributes),
+	}
+}
+
+// EventName is nccl.socket.left.end.
+func (NcclSocketLeftEnd) EventName() string { return EventNcclSocketLeftEnd }
+
+// Attributes is where they are written.
+func (a NcclSocketLeftEnd) Attributes() *record.Attributes { return a.attributes }
+
+// NcclSocketLeftClosed sets nccl.socket.left.closed: Connections to its job that the process closed itself.
+func (a NcclSocketLeftEnd) NcclSocketLeftClosed(v int64) {
+	a.attributes.Int("nccl.socket.left.closed", v)
+}
+
+// NcclSocketLeftEndReason sets nccl.socket.left.end_reason: Why it is over: joined (the process has connections again), goes_on (data of the job has moved since on this node).
+func (a NcclSocketLeftEnd) NcclSocketLeftEndReason(v string) {
+	a.attributes.Text("nccl.socket.left.end_reason", v)
+}
+
+// NcclSocketLeftFirst sets nccl.socket.left.first: No far end had closed one of its connections in the five minutes before, and none had failed.
+func (a NcclSocketLeftEnd) NcclSocketLeftFirst(v bool) {
+	a.attributes.Bool("nccl.socket.left.first", v)
 }
 
 // NcclSocketStall writes the attributes of the event nccl.socket.stall: Sockets of a rank do not move. One record for each rank process, peer and direction, repeated while it lasts.

@@ -24,7 +24,7 @@ const forever = time.Duration(math.MaxInt64 / 2)
 type ranks map[uint32]*rank
 
 // take takes the processes of this snapshot and returns their ranks in order.
-func (rs ranks) take(processes map[uint32]Process, recalled map[identity.Born]Memory, c *clock) []*rank {
+func (rs ranks) take(processes map[uint32]Process, recalled map[identity.Born]Memory, partings *partings, c *clock) []*rank {
 	all := make([]*rank, 0, len(processes))
 	for pid, p := range processes {
 		r := rs[pid]
@@ -47,6 +47,9 @@ func (rs ranks) take(processes map[uint32]Process, recalled map[identity.Born]Me
 			if r.job != nil && r.collectiveNow {
 				r.job.tainted = c.now // what it ends is no pause
 			}
+			if p := &r.parting; !p.at.IsZero() && p.first && !p.told {
+				partings.add(&parted{r.now.Process, r, c.now + ended})
+			}
 			delete(rs, pid)
 		}
 	}
@@ -67,6 +70,12 @@ func byRank(a, b *rank) int {
 // look takes what collective sockets say of their ranks.
 func (rs ranks) look(seen []*socket, c *clock) {
 	for _, s := range seen {
+		if s.joins() {
+			if s.now.State == established {
+				s.rank.open++
+			}
+			s.rank.halfClosed = s.rank.halfClosed || s.now.State == ncclsock.CloseWait
+		}
 		switch {
 		case s.kind.Collective():
 			s.rank.look(s, c)
@@ -101,6 +110,11 @@ type rank struct {
 
 	communicates bool // it has had sockets of a communicator, whose data may go another way
 	joined       bool // it was told that it takes part in its job
+
+	open       int       // connections to its job
+	halfClosed bool      // it has one that the far end has closed, as of the last snapshot
+	lostAt     time.Time // when the far end of one last closed it, or it failed
+	parting    parting
 
 	haltedAt time.Duration // the last snapshot before it was halted; never if it was when it was met
 
@@ -166,6 +180,7 @@ func (r *rank) begin(p Process, c *clock) {
 	r.before = r.now.Usage()
 	r.now, r.round, r.tick, r.gives, r.takes = p, c.round, c.tick, false, false
 	r.undecided, r.elsewhere, r.standing = false, 0, forever
+	r.open, r.halfClosed = 0, false
 	r.movedNow, r.collectiveNow, r.lastSent, r.lastReceived = false, false, Unknown, Unknown
 	r.asked, r.askedOutside, r.request = Unknown, Unknown, nil
 }

@@ -20,6 +20,7 @@ type socket struct {
 	kind    socketstall.Kind // what it is for
 	guessed bool             // the libraries of its process told, or nothing did
 	errno   int32            // that it reported
+	shut    bool             // an end has closed it since the last snapshot
 
 	far     int     // rank of its job at the other end, also when that has died; Unknown
 	farPID  uint32  // process at the other end, also when it has died; 0 when never on this node
@@ -83,7 +84,7 @@ func (s *socket) take(next *ncclsock.Socket, round uint64) {
 	before := &s.now
 	s.change.sent, s.change.received = grown(before.BytesSent, next.BytesSent), grown(before.BytesReceived, next.BytesReceived)
 	s.change.retransmits = grown(uint64(before.Retransmits), uint64(next.Retransmits))
-	s.now, s.round = *next, round
+	s.now, s.round, s.shut = *next, round, false
 	s.timeouts = next.Backoff >= timeouts
 }
 

@@ -53,13 +53,14 @@ func (c *clock) since(age time.Duration) time.Duration {
 type Tracker struct {
 	o Options
 	clock
-	ranks   ranks
-	jobs    jobs
-	sockets sockets
-	traffic traffic
-	refused refused
-	open    map[stallKey]*stall    // gone when they end
-	places  fairlru.List[stallKey] // of those that are open
+	ranks    ranks
+	jobs     jobs
+	sockets  sockets
+	traffic  traffic
+	refused  refused
+	partings partings
+	open     map[stallKey]*stall    // gone when they end
+	places   fairlru.List[stallKey] // of those that are open
 
 	recalled map[identity.Born]Memory // processes that a tracker before this knew, until they are seen
 
@@ -70,7 +71,7 @@ type Tracker struct {
 func New(o Options) *Tracker {
 	return &Tracker{
 		o: o, ranks: ranks{}, jobs: jobs{of: map[jobKey]*job{}}, sockets: newSockets(&o), traffic: newTraffic(o.MaxPeers),
-		refused: refused{of: map[target]*fairlru.Element[*refusals]{}}, open: map[stallKey]*stall{}, recalled: map[identity.Born]Memory{},
+		refused: refused{of: map[target]*fairlru.Element[*refusals]{}}, open: map[stallKey]*stall{}, partings: partings{of: map[identity.Born]*fairlru.Element[*parted]{}}, recalled: map[identity.Born]Memory{},
 	}
 }
 
@@ -151,7 +152,7 @@ func (t *Tracker) Silent() map[uint32]time.Time {
 func (t *Tracker) Observe(r *Round) []Event {
 	t.advance(r.Time, t.o.Interval)
 	t.told, t.tick = r.Tick, socketstall.Tick(r.Tick)
-	t.jobs.take(t.ranks.take(r.Processes, t.recalled, &t.clock), &t.clock)
+	t.jobs.take(t.ranks.take(r.Processes, t.recalled, &t.partings, &t.clock), &t.clock)
 	seen := t.sockets.take(r.Sockets, t.ranks, &t.clock)
 	decide(seen)
 	t.traffic.take(seen, t.round)

@@ -2,6 +2,7 @@ package stall
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -27,7 +28,10 @@ type world struct {
 }
 
 // link is one connection, seen from both ends.
-type link struct{ out, in *ncclsock.Socket }
+type link struct {
+	out, in *ncclsock.Socket
+	hidden  []*ncclsock.Socket // ends that are closed
+}
 
 var began = time.Unix(1_700_000_000, 0)
 
@@ -57,7 +61,7 @@ func (w *world) connect(from, to int, cookie uint64, out, in uint16) *link {
 			State: ncclsock.Established, SendWindowBytes: 65536, LastSentAge: -1, LastReceivedAge: -1,
 		}
 	}
-	l := &link{end(from, cookie, out), end(to, cookie+1, in)}
+	l := &link{out: end(from, cookie, out), in: end(to, cookie+1, in)}
 	l.out.Remote, l.in.Remote = l.in.Local, l.out.Local
 	return l
 }
@@ -99,6 +103,10 @@ func (w *world) sockets() []*ncclsock.Socket {
 	return append(all, w.extra...)
 }
 
+func (w *world) closed(s *ncclsock.Socket) bool {
+	return slices.ContainsFunc(w.links, func(l *link) bool { return slices.Contains(l.hidden, s) })
+}
+
 func (w *world) rankOf(s *ncclsock.Socket) int { return int(s.PID) - 1000 }
 
 // pass lets time go by: ages grow, nothing else happens.
@@ -126,7 +134,7 @@ func (w *world) look() []Event {
 		}
 	}
 	for _, s := range w.sockets() {
-		if !w.remote[w.rankOf(s)] {
+		if !w.remote[w.rankOf(s)] && !w.closed(s) {
 			r.Sockets = append(r.Sockets, *s)
 		}
 	}
