@@ -50,6 +50,7 @@ func faults() []kind {
 		{name: "exception", class: software, cause: "an exception that nobody catches", do: func(t *trial) (int, error) { return t.dies("ValueError: bad batch 3", "raise") }},
 		{name: "exception and a slow end", class: software, cause: "an exception that nobody catches, then 25 s in a function of atexit", do: func(t *trial) (int, error) { return t.diesLate("raiselate") }},
 		{name: "exception and a thread that stays", class: software, cause: "an exception that nobody catches, then 25 s in which a thread that is no daemon keeps the process", do: func(t *trial) (int, error) { return t.diesLate("raisethread") }},
+		{name: "leaves its group", class: software, cause: "destroy_process_group() in the middle; the process lives on for a minute", do: (*trial).leavesGroup},
 		{name: "segmentation fault", class: software, cause: "a read of address 0", do: func(t *trial) (int, error) { return t.dies("SIGSEGV", "segv") }},
 		{name: "abort", class: software, cause: "os.abort()", do: func(t *trial) (int, error) { return t.dies("SIGABRT", "abort") }},
 		{name: "killed", class: operator, cause: "SIGKILL by another process", do: func(t *trial) (int, error) { return t.signalled(syscall.SIGKILL, "SIGKILL") }},
@@ -469,6 +470,17 @@ func (t *trial) diesLate(order string) (int, error) {
 		return ended, errors.New("the rank does not die")
 	}
 	time.Sleep(8 * time.Second) // its peers die of it
+	return ended, nil
+}
+
+// leavesGroup is a rank that gives up the group that the others use, and goes on without them.
+func (t *trial) leavesGroup() (int, error) {
+	t.right("rank_exit", "closed its connections to the job")
+	t.begin()
+	if err := t.order(t.rank, "leavegroup", "60"); err != nil {
+		return ended, err
+	}
+	time.Sleep(20 * time.Second)
 	return ended, nil
 }
 

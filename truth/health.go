@@ -70,6 +70,7 @@ func health() []kind {
 		{name: "preempted", cause: "SIGTERM to all ranks, which save and end with status 0", do: (*trial).preempted},
 		{name: "preempted and saves", cause: "SIGTERM to all ranks, which go to a barrier while rank 0 saves for 20 s, and end with status 0", do: func(t *trial) (int, error) { return t.savesAndEnds(syscall.SIGTERM) }},
 		{name: "noticed and saves", cause: "the same by SIGUSR1, as Slurm sends it before the time limit", do: func(t *trial) (int, error) { return t.savesAndEnds(syscall.SIGUSR1) }},
+		{name: "goes on alone", cause: "each rank destroys the group, two seconds after the one before, computes alone for 15 s and ends with status 0", do: (*trial).goesOnAlone},
 		{name: "restarted smaller", cause: "the job ends well and starts again under the same id with a rank less", do: (*trial).smaller},
 		{name: "ends well", cause: "all ranks end with status 0", do: (*trial).endsWell},
 		{name: "cancelled", cause: "SIGTERM to all ranks, SIGKILL after a while", do: func(t *trial) (int, error) { return t.cancelled(syscall.SIGTERM) }},
@@ -336,6 +337,19 @@ func (t *trial) savesAndEnds(s syscall.Signal) (int, error) {
 		return ended, err
 	}
 	time.Sleep(3 * time.Second)
+	return ended, nil
+}
+
+// goesOnAlone is a job whose ranks need each other no more, and go on for a while.
+func (t *trial) goesOnAlone() (int, error) {
+	t.begin()
+	if err := t.order(0, "apart"); err != nil {
+		return ended, err
+	}
+	if err := t.over(2 * time.Minute); err != nil {
+		return ended, err
+	}
+	time.Sleep(8 * time.Second)
 	return ended, nil
 }
 

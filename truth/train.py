@@ -36,7 +36,7 @@ if "TRUTH_LEADS" in os.environ and "LOCAL_RANK" not in os.environ:
         subprocess.Popen([sys.executable, "-u", *sys.argv], env=os.environ | {"LOCAL_RANK": str(other)})
 # A real launcher says who the process is; else who starts it does.
 RANK = int(next(os.environ[name] for name in ("TRUTH_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "LOCAL_RANK") if name in os.environ))
-ALL = ("stop", "around", "saved")  # orders that all ranks carry out
+ALL = ("stop", "around", "saved", "apart")  # orders that all ranks carry out
 orders = queue.Queue()
 calls = queue.Queue()  # for the main thread, where another one trains
 slower = 0.0
@@ -234,6 +234,15 @@ def saves_when_asked(*_):
     orders.put(["saved"])
 
 
+def goes_on_alone():
+    """The group is over, as each rank sees it some seconds after the last. Each then evaluates by itself."""
+    time.sleep(2.0 * RANK)
+    dist.destroy_process_group()
+    for _ in range(15):
+        burn(0.2)
+        time.sleep(0.8)
+
+
 def in_main_thread(call):
     if threading.current_thread() is threading.main_thread():
         call()
@@ -347,6 +356,11 @@ def run(order, *arguments):
     elif order == "raisethread":
         threading.Thread(target=time.sleep, args=(seconds,)).start()
         raise ValueError("bad batch 3")  # stands: raisethread
+    elif order == "leavegroup":  # and lives on
+        dist.destroy_process_group()
+        say("done", order, *arguments)
+        time.sleep(seconds)  # stands: leavegroup
+        os._exit(0)
     elif order == "cuda":  # as PyTorch says that its GPU failed
         raise RuntimeError("CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be asynchronously reported at some other API call.")  # stands: cuda
     elif order == "readonly":  # a file system that the kernel has stopped writing to
@@ -357,7 +371,7 @@ def run(order, *arguments):
         os.abort()
     elif order == "broadcast":  # another collective than the others
         dist.broadcast(torch.ones(1024), src=RANK)
-    elif order == "stop" or order == "around" or order == "saved":
+    elif order in ALL:
         return order
     else:
         raise SystemExit(f"no order {order}")
@@ -405,13 +419,17 @@ def main():
                 time.sleep(saving)
             dist.barrier()
             break
+        if flags[3]:
+            goes_on_alone()
+            break
         dist.all_reduce(data)
         data.clamp_(-1, 1)
         step += 1
         if time.monotonic() - last > 0.2:
             last = time.monotonic()
             say("step", step)
-    dist.destroy_process_group()
+    if dist.is_initialized():
+        dist.destroy_process_group()
     say("end")
 
 
