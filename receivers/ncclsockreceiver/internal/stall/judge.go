@@ -189,11 +189,12 @@ func (t *Tracker) waits(j *job) bool {
 	return j.waiting
 }
 
-// edges adds the pairs of a job that waits, in each direction they are used.
+// edges adds the pairs of a job that waits, in each direction they are used. Nobody waits at a connection that an end has
+// closed: who reads there is told so at once.
 func (t *Tracker) edges(found []finding, j *job, seen []*socket) []finding {
 	window := t.now - j.moved + max(edgeWindow, t.phase(j, Unknown, socketstall.Idle))
 	for _, s := range seen {
-		if s.rank.job != j || t.now-s.moved > window || !s.kind.Collective() {
+		if s.rank.job != j || t.now-s.moved > window || !s.kind.Collective() || s.now.State != established {
 			continue
 		}
 		if _, unread := s.unread(); !unread && s.now.BytesReceived > used {

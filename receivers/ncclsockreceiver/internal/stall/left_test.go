@@ -316,3 +316,14 @@ func TestWhoIsGoneTakesBoundedRoom(t *testing.T) {
 	w.tracker.Ended(&identity.Exit{Process: w.ranks[2].Process, Signalled: identity.Signal{Number: 9, Time: w.at.Add(time.Second), Sender: identity.Sender{Relation: identity.RelationLauncher}}})
 	require.Equal(t, []string{"2 first"}, shortLeft(w.whoLeft(1)))
 }
+
+// A rank that keeps its connections when the others have left waits for nobody: it computes, sleeps, or ends some time.
+func TestNobodyWaitsForThoseWhoLeft(t *testing.T) {
+	w := newWorld(t, 3, Defaults())
+	w.train(12)
+	w.closes(0)
+	w.closes(1)
+	for range 60 {
+		require.Empty(t, short(w.idle(1)))
+	}
+}
