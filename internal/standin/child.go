@@ -84,6 +84,8 @@ type transport interface {
 	connect() error
 	// allReduce returns when this rank has all that it needs.
 	allReduce() error
+	// leave closes the connections to the others.
+	leave() error
 }
 
 func play() error {
@@ -204,6 +206,11 @@ func (r *rank) obey(order, argument string) error {
 		for {
 			time.Sleep(time.Hour)
 		}
+	case orderLeave:
+		if err := r.transport.leave(); err != nil {
+			return err
+		}
+		return r.obey(orderSleep, "")
 	case orderCompute:
 		d, err := time.ParseDuration(argument)
 		if err != nil {

@@ -218,6 +218,9 @@ func (j *Job) Signal(rank int, signal syscall.Signal) error {
 // while its I/O thread lives.
 func (j *Job) Sleep(rank int) error { return j.tell(rank, orderSleep, "") }
 
+// Leave lets a rank close its connections to the others in its next phase, as destroy_process_group() does, and live on.
+func (j *Job) Leave(rank int) error { return j.tell(rank, orderLeave, "") }
+
 // StopReading lets a rank read nothing more from its sockets.
 func (j *Job) StopReading(rank int) error { return j.tell(rank, orderDeaf, "") }
 

@@ -92,6 +92,16 @@ func (m *mesh) read(c net.Conn, counts bool) {
 	}
 }
 
+func (m *mesh) leave() error {
+	var errs []error
+	for _, c := range m.pairs {
+		if c != nil {
+			errs = append(errs, c.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
 func (m *mesh) allReduce() error {
 	next := m.pairs[(m.rank.Rank+1)%m.rank.Size]
 	message := make([]byte, headerSize+m.rank.ChunkBytes)

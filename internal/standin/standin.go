@@ -76,6 +76,7 @@ type part struct {
 const (
 	orderPeers   = "peers"   // addresses and pids of all ranks, in order: begin
 	orderSleep   = "sleep"   // the main thread sleeps for good
+	orderLeave   = "leave"   // the connections to the others are closed, and the main thread sleeps for good
 	orderDeaf    = "deaf"    // nothing is read any more
 	orderCompute = "compute" // the next phase lasts this long
 	orderChild   = "child"   // a child process computes for so long, and the main thread waits for it

@@ -271,6 +271,34 @@ func TestAChildThatIsStoppedIsToldOfItsRank(t *testing.T) {
 	}
 }
 
+// TestWhoLeavesAndLivesOnIsTold: one rank closes its connections and lives on. The others die of that, and close theirs because of it.
+func TestWhoLeavesAndLivesOnIsTold(t *testing.T) {
+	for name, library := range map[string]standin.Library{"ring": standin.NCCL, "mesh": standin.Gloo} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			records := watch(t, hasty)
+			job := work(t, standin.Options{Library: library, Phase: 50 * time.Millisecond})
+			settle(t, records, job)
+			began := time.Now()
+			require.NoError(t, job.Leave(2))
+			for {
+				require.True(t, time.Since(began) < hosttest.Patience, "nobody left")
+				r := records.Next(t)
+				if r.EventName() != metadata.EventNcclSocketLeft {
+					continue
+				}
+				a := r.Attributes().AsRaw()
+				require.EqualValues(t, job.PID(2), a["process.pid"])
+				require.EqualValues(t, 2, a["gen_ai.training.rank"])
+				require.Equal(t, true, a["nccl.socket.left.first"])
+				require.EqualValues(t, 2, a["nccl.socket.left.closed"]) // of a mesh, too: data moves around a ring
+				require.WithinRange(t, r.Timestamp().AsTime(), began.Add(-time.Second), time.Now().Add(-time.Second))
+				break
+			}
+		})
+	}
+}
+
 func TestNetworkThatSwallowsPackets(t *testing.T) {
 	for name, both := range map[string]bool{"one way": false, "both ways": true} {
 		t.Run(name, func(t *testing.T) {
