@@ -53,6 +53,8 @@ func faults() []kind {
 		{name: "leaves its group", class: software, cause: "destroy_process_group() in the middle; the process lives on for a minute", do: (*trial).leavesGroup},
 		{name: "segmentation fault", class: software, cause: "a read of address 0", do: func(t *trial) (int, error) { return t.dies("SIGSEGV", "segv") }},
 		{name: "abort", class: software, cause: "os.abort()", do: func(t *trial) (int, error) { return t.dies("SIGABRT", "abort") }},
+		{name: "C++ exception", class: software, cause: "a library throws what nobody catches", do: func(t *trial) (int, error) { return t.dies("std::runtime_error: weights.bin is damaged", "throw") }},
+		{name: "other size", class: software, cause: "one rank gives all_reduce a larger tensor than the others; gloo ends a rank that gets more bytes than it expects, whichever is first", do: (*trial).otherSize},
 		{name: "killed", class: operator, cause: "SIGKILL by another process", do: func(t *trial) (int, error) { return t.signalled(syscall.SIGKILL, "SIGKILL") }},
 		{name: "leaves early", class: software, cause: "sys.exit(0) of one rank in the middle; of two ranks a statement that has both ends is right, too", do: (*trial).leaves},
 		{name: "worker out of memory", class: memory, cause: "a DataLoader worker goes beyond the memory limit of its cgroup", do: func(t *trial) (int, error) { return t.outOfMemory("hoard", "0", strconv.Itoa(1<<30)) }},
@@ -474,6 +476,15 @@ func (t *trial) diesLate(order string) (int, error) {
 }
 
 // leavesGroup is a rank that gives up the group that the others use, and goes on without them.
+func (t *trial) otherSize() (int, error) {
+	t.truth.Right = []judge.Answer{{Pattern: "rank_exit", Says: regexp.MustCompile("data size doesn't match expected size")}}
+	t.begin()
+	if err := t.order(t.rank, "size"); err != nil {
+		return ended, err
+	}
+	return ended, t.watch(12 * time.Second)
+}
+
 func (t *trial) leavesGroup() (int, error) {
 	t.right("rank_exit", "closed its connections to the job")
 	t.begin()

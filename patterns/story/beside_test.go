@@ -2,7 +2,6 @@ package story
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -39,9 +38,10 @@ func (s told) elsewhereAndLater(later time.Duration) []arrival {
 	return all
 }
 
+// renamed is not nil, also where there is nothing to rename: else the other story lends its own.
 func renamed(attributes map[string]any, later time.Duration) map[string]any {
-	to := maps.Clone(attributes)
-	for name, value := range to {
+	to := make(map[string]any, len(attributes))
+	for name, value := range attributes {
 		to[name] = renamedValue(name, value, later)
 	}
 	return to
