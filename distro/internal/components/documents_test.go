@@ -104,6 +104,64 @@ func TestDocumentsAreInPlainWords(t *testing.T) {
 	require.Empty(t, found, "write the noun instead")
 }
 
+// source is a file of code that a document names: by its folder from the root, or alone where it lies by the document.
+var source = regexp.MustCompile("`([a-z][a-zA-Z0-9_/.-]*\\.(?:go|c))`")
+
+// TestSourcesThatDocumentsNameAreThere: a newcomer who follows a document finds the file. A path begins at the root. In a README a
+// name alone is a file of its own folder, of one below, or of one that it links to; x.go stands for any.
+func TestSourcesThatDocumentsNameAreThere(t *testing.T) {
+	var files, documents []string
+	require.NoError(t, filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		switch name, _ := filepath.Rel(root, path); {
+		case err != nil:
+			return err
+		case entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") && path != root || entry.Name() == "testdata"):
+			return filepath.SkipDir
+		case filepath.Ext(path) == ".md":
+			documents = append(documents, filepath.ToSlash(name))
+		default:
+			files = append(files, filepath.ToSlash(name))
+		}
+		return nil
+	}))
+	rooms := map[string]bool{}
+	for _, f := range files {
+		room, _, _ := strings.Cut(f, "/")
+		rooms[room] = true
+	}
+	below := func(folder, name string) bool {
+		return slices.ContainsFunc(files, func(f string) bool {
+			return strings.HasPrefix(f, folder) && (strings.HasSuffix(f, "/"+name) || f == name)
+		})
+	}
+	var lost []string
+	for _, d := range documents {
+		if d == "CHANGELOG.md" { // it tells of the past
+			continue
+		}
+		folder, text := strings.TrimSuffix(d, filepath.Base(d)), document(t, d)
+		for _, match := range source.FindAllStringSubmatch(text, -1) {
+			name := match[1]
+			room, _, far := strings.Cut(name, "/")
+			if here := below(folder, name) || strings.HasPrefix(name, "x."); !here && (far && rooms[room] && !slices.Contains(files, name) || !far && filepath.Base(d) == "README.md" && folder != "" && !elsewhere(text, folder, name, below)) {
+				lost = append(lost, d+": "+name)
+			}
+		}
+	}
+	require.Empty(t, lost, "name the file where it is now")
+}
+
+// links are folders that a document leads to.
+var links = regexp.MustCompile(`\]\(([^):#]+)\)`)
+
+// elsewhere reports whether a file lies in a folder that the document leads to.
+func elsewhere(text, folder, name string, below func(folder, name string) bool) bool {
+	return slices.ContainsFunc(links.FindAllStringSubmatch(text, -1), func(link []string) bool {
+		to := filepath.ToSlash(filepath.Join(folder, link[1]))
+		return below(strings.TrimSuffix(to, filepath.Base(to)), name) || below(to+"/", name)
+	})
+}
+
 func document(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, name))
