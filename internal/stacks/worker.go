@@ -87,7 +87,7 @@ const (
 
 // findWorker finds for which thread a main thread waits that joins one, or waits for what one returns. It is
 // the only thread in code of the program. Of several it is the only one in a collective, or the one that
-// runs. From then on that is the thread to look at, and true is returned.
+// runs. Where one could not be read, none is. From then on that is the thread to look at, and true is returned.
 func (l *look) findWorker() bool {
 	main := l.main()
 	if main == nil || l.watched[l.PID] == nil || time.Now().Before(l.pauses[l.PID]) || main.Wait.Class != waitclass.Lock || !l.joins(main) {
@@ -95,33 +95,40 @@ func (l *look) findWorker() bool {
 	}
 	l.options.OnlyMain = false
 	l.readPython()
+	found := l.workerAmong(l.python)
+	if found == 0 {
+		return false
+	}
+	l.workers[l.PID] = &worker{tid: found, wait: main.Place}
+	return true
+}
+
+// workerAmong is the thread that does the work, 0 where that is not known.
+func (l *look) workerAmong(threads map[uint32]pystack.Thread) uint32 {
 	var own, collective []uint32
-	for tid, t := range l.python {
+	for tid, t := range threads {
 		one := Thread{Python: t.Frames}
-		if tid == l.PID || tid == 0 || !one.ofProgram() {
+		switch {
+		case tid == l.PID || tid == 0:
 			continue
-		}
-		if l.joins(&one) { // it waits for work, or for another
+		case t.Torn: // it may do the work, too: the next look tells
+			return 0
+		case !one.ofProgram() || l.joins(&one): // or it waits for work, or for another
 			continue
 		}
 		if own = append(own, tid); l.table.Of(one.frames()).Class == waitclass.Collective {
 			collective = append(collective, tid)
 		}
 	}
-	found := uint32(0)
 	switch {
 	case len(own) == 1:
-		found = own[0]
+		return own[0]
 	case len(collective) == 1:
-		found = collective[0]
+		return collective[0]
 	case len(collective) == 0 && len(own) <= maxWorkers:
-		found = l.busiest(own)
+		return l.busiest(own)
 	}
-	if found == 0 {
-		return false
-	}
-	l.workers[l.PID] = &worker{tid: found, wait: main.Place}
-	return true
+	return 0
 }
 
 // busiest is the thread that has run for many times as long as each other, 0 for none.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tracecoreai/tracecore/internal/hosttest"
+	"github.com/tracecoreai/tracecore/internal/pystack"
 	"github.com/tracecoreai/tracecore/internal/waitclass"
 )
 
@@ -147,6 +148,16 @@ func TestWhoWaitsForItsWorkerStandsWhereThatDoes(t *testing.T) {
 	}
 }
 
+// A thread that could not be read may do the work, too.
+func TestNobodyWorksWhereAThreadIsNotRead(t *testing.T) {
+	r := open(t)
+	l := &look{Reader: r, Process: Process{PID: 1}}
+	trains := pystack.Thread{Frames: []pystack.Frame{{File: "/app/train.py", Function: "train"}}}
+	require.EqualValues(t, 2, l.workerAmong(map[uint32]pystack.Thread{1: {}, 2: trains}))
+	require.EqualValues(t, 2, l.workerAmong(map[uint32]pystack.Thread{1: {Torn: true}, 2: trains, 3: {}}), "the main thread waits, and others have no frames of Python")
+	require.Zero(t, l.workerAmong(map[uint32]pystack.Thread{1: {}, 2: trains, 3: {Torn: true}}))
+}
+
 // The main thread is looked at again once it goes on.
 func TestAMainThreadThatGoesOn(t *testing.T) {
 	r := open(t)
@@ -169,19 +180,22 @@ func TestAMainThreadThatGoesOn(t *testing.T) {
 	look := r.LookAt([]uint32{pid})[0]
 	require.NoError(t, look.Err)
 	require.Nil(t, r.workers[pid], "the thread has ended")
-	waits := func() *Process {
+	wait := func(wanted func(*Process) bool) {
 		for end := time.Now().Add(hosttest.Patience); ; time.Sleep(time.Millisecond) {
 			p, err := r.ReadMain(pid)
 			require.NoError(t, err)
-			if p.Turned || p.Threads[0].Wait.Class == waitclass.Lock && slices.Contains(functions(&p.Threads[0]), "join") {
-				return p
+			if wanted(p) {
+				return
 			}
 			require.True(t, time.Now().Before(end), "%+v", p)
 		}
 	}
-	require.False(t, waits().Turned, "not at once again: it waits in each step, and works itself")
+	wait(func(p *Process) bool {
+		require.False(t, p.Turned, "not at once again: it waits in each step, and works itself")
+		return p.Threads[0].Wait.Class == waitclass.Lock && slices.Contains(functions(&p.Threads[0]), "join")
+	})
 	r.pauses[pid] = time.Now()
-	require.True(t, waits().Turned)
+	wait(func(p *Process) bool { return p.Turned }) // a thread that wakes all the time is not read at each look
 	r.Release(pid)
 	require.Empty(t, r.workers)
 	require.Empty(t, r.pauses)
