@@ -20,6 +20,7 @@ import (
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/metadata"
+	"github.com/tracecoreai/tracecore/receivers/ncclsockreceiver/internal/stall"
 )
 
 // bench is a receiver of both signals on fakes, whose time a test drives.
@@ -177,6 +178,18 @@ func TestRefusedConnectionBecomesARecord(t *testing.T) {
 	stop(t, receivers)
 	require.Empty(t, b.Records, "it is nobody's")
 	require.Zero(t, b.Own(t, "changes_dropped"))
+}
+
+// Changes that wait are taken before a snapshot, which forgets sockets that it lacks, and before the end of a process.
+func TestChangesThatWaitAreTakenFirst(t *testing.T) {
+	w := &watcher{tracker: stall.New(stall.Defaults())}
+	changes := make(chan *ncclsock.Change, 3)
+	for range cap(changes) {
+		changes <- &ncclsock.Change{Old: ncclsock.SynSent, New: ncclsock.Close, Error: 111}
+	}
+	w.note(changes)
+	require.Empty(t, changes)
+	w.note(changes) // and does not wait for more
 }
 
 func TestProbesCountersAreMetrics(t *testing.T) {

@@ -178,11 +178,26 @@ func (w *watcher) watch(ctx context.Context, s source, changes <-chan *ncclsock.
 		case c := <-changes:
 			w.tracker.Note(c)
 		case e := <-exits:
+			w.note(changes)
 			w.tracker.Ended(&e)
 		case <-ticks:
+			w.note(changes)
 			if err := outcomes.Judge(w.look(ctx, s)); err != nil {
 				return err
 			}
+		}
+	}
+}
+
+// note takes the changes that wait. They come before what is seen later: a process closes its connections before it ends, and a
+// snapshot forgets a socket that it lacks.
+func (w *watcher) note(changes <-chan *ncclsock.Change) {
+	for {
+		select {
+		case c := <-changes:
+			w.tracker.Note(c)
+		default:
+			return
 		}
 	}
 }

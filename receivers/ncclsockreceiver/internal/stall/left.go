@@ -115,7 +115,7 @@ func (t *Tracker) closes(s *socket, c *ncclsock.Change) {
 		return
 	}
 	r, p := s.rank, &s.rank.parting
-	if s.now.State == established && !s.shut { // as the snapshot counted it
+	if s.now.State == established && !s.shut && s.round == t.round { // as the last snapshot counted it
 		s.shut = true
 		r.open--
 	}

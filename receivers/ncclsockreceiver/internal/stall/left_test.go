@@ -259,11 +259,14 @@ func TestWhoIsEndedByTheLauncherHadLeftBefore(t *testing.T) {
 		by            identity.Sender
 		late          bool // its end is told after the snapshot that lacks it
 		some          bool // of its connections are closed before, the others by its end
+		unheard       int  // so many snapshots lack its sockets before the changes of these are heard
 		want          []string
 	}{
 		"before":                 {closes: 100 * time.Millisecond, asked: 600 * time.Millisecond, by: launcher, want: []string{"2 first"}},
 		"before, told later":     {closes: 100 * time.Millisecond, asked: 600 * time.Millisecond, by: launcher, late: true, want: []string{"2 first"}},
 		"by somebody else":       {closes: 100 * time.Millisecond, asked: 600 * time.Millisecond, by: identity.Sender{Relation: identity.RelationOther}, want: []string{"2 first"}},
+		"before, heard later":    {closes: 100 * time.Millisecond, asked: 600 * time.Millisecond, by: launcher, unheard: 1, want: []string{"2 first"}},
+		"before, heard late":     {closes: 100 * time.Millisecond, asked: 600 * time.Millisecond, by: launcher, unheard: 4, want: []string{"2 first"}},
 		"because of that":        {closes: 601 * time.Millisecond, asked: 600 * time.Millisecond, by: launcher},
 		"some because of that":   {closes: 100 * time.Millisecond, asked: 600 * time.Millisecond, by: launcher, some: true},
 		"some of them, later":    {closes: 100 * time.Millisecond, asked: 600 * time.Millisecond, by: launcher, some: true, late: true},
@@ -279,6 +282,13 @@ func TestWhoIsEndedByTheLauncherHadLeftBefore(t *testing.T) {
 			if tc.some {
 				w.changes(w.links[2].out, ncclsock.FinWait1, 0)
 				w.at = began.Add(tc.asked + time.Millisecond)
+			}
+			if tc.unheard > 0 {
+				for own := range w.ends(2) {
+					w.gone(own)
+				}
+				w.idle(tc.unheard)
+				w.at = began.Add(tc.closes)
 			}
 			w.closes(2)
 			w.at = began

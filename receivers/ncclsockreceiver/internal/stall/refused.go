@@ -64,7 +64,7 @@ func (rs *refused) forget(r *refusals) {
 
 // Note takes a change of a socket between two snapshots.
 func (t *Tracker) Note(c *ncclsock.Change) {
-	if s := t.sockets.byCookie[c.Cookie]; s != nil && c.Kind == ncclsock.StateChanged {
+	if s := t.sockets.of(c); s != nil && c.Kind == ncclsock.StateChanged {
 		t.closes(s, c)
 	}
 	if c.Error == 0 {

@@ -21,6 +21,7 @@ type socket struct {
 	guessed bool             // the libraries of its process told, or nothing did
 	errno   int32            // that it reported
 	shut    bool             // an end has closed it since the last snapshot
+	goneAt  time.Duration    // when it was missed
 
 	far     int     // rank of its job at the other end, also when that has died; Unknown
 	farPID  uint32  // process at the other end, also when it has died; 0 when never on this node

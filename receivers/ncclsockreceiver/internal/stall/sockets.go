@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
@@ -16,13 +17,14 @@ type sockets struct {
 	portsFrom uint16 // ports that the kernel chooses begin here
 
 	byCookie map[uint64]*socket // gone when two snapshots lack it
+	lately   map[uint64]*socket // connections of ranks that are gone: how they ended may be heard later
 	pairs    map[pair]*socket   // the same by job and address, to find the other end
 	ports    map[portKey]int    // how many sockets share one end
 	skipped  uint64
 }
 
 func newSockets(o *Options) sockets {
-	return sockets{most: o.MaxSockets, portsFrom: o.RankPortsFrom, byCookie: map[uint64]*socket{}, pairs: map[pair]*socket{}, ports: map[portKey]int{}}
+	return sockets{most: o.MaxSockets, portsFrom: o.RankPortsFrom, byCookie: map[uint64]*socket{}, lately: map[uint64]*socket{}, pairs: map[pair]*socket{}, ports: map[portKey]int{}}
 }
 
 // take updates what is known of each socket, and returns those of the snapshot in
@@ -186,12 +188,31 @@ func (ss *sockets) unlink(s *socket) {
 	s.peer = nil
 }
 
-// forget drops what is gone. A socket may be missing once: a process whose
-// descriptors could not be read has them still.
+// Where the machine is busy, a change of a socket is heard seconds after it.
+const (
+	heardFor   = 10 * time.Second
+	maxLately  = 8192
+	roundsGone = 2 // a socket may be missing once: a process whose descriptors could not be read has them still
+)
+
+// forget drops what is gone.
 func (ss *sockets) forget(c *clock) {
 	for _, s := range ss.byCookie {
-		if c.round-s.round >= 2 || s.rank.round != c.round {
-			ss.unlink(s)
+		if c.round-s.round < roundsGone && s.rank.round == c.round {
+			continue
+		}
+		ss.unlink(s)
+		if s.joins() && len(ss.lately) < maxLately {
+			s.goneAt, ss.lately[s.now.Cookie] = c.now, s
 		}
 	}
+	maps.DeleteFunc(ss.lately, func(_ uint64, s *socket) bool { return c.now-s.goneAt > heardFor })
+}
+
+// of is the socket that a change is of, nil where none of a rank is known.
+func (ss *sockets) of(c *ncclsock.Change) *socket {
+	if s := ss.byCookie[c.Cookie]; s != nil {
+		return s
+	}
+	return ss.lately[c.Cookie]
 }
