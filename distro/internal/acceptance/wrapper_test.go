@@ -34,19 +34,19 @@ func TestARankThatAShellStartsAgainIsNamedEachTimeItDies(t *testing.T) {
 	first := childOf(t, shell, 0)
 	require.Eventually(t, func() bool { return written(t, state, fmt.Sprintf(`"PID":%d,"ParentPID":%d,`, first, shell)) }, hosttest.Patience, 20*time.Millisecond, "its shell is known as one")
 
-	require.NoError(t, syscall.Kill(first, syscall.SIGABRT))
+	require.NoError(t, syscall.Kill(first, syscall.SIGKILL))
 	a.await(t, "the first death", about("rank_exit", "pid", strconv.Itoa(first)))
 	second := childOf(t, shell, first)
 	require.Eventually(t, func() bool { return written(t, state, fmt.Sprintf(`"PID":%d,"ParentPID":%d,`, second, shell)) }, hosttest.Patience, 20*time.Millisecond, "its next life is known")
 	a.Kill()
 
 	a = startAgent(t, state, keeps)
-	require.NoError(t, syscall.Kill(second, syscall.SIGABRT))
+	require.NoError(t, syscall.Kill(second, syscall.SIGKILL))
 	death := a.await(t, "the second death", about("rank_exit", "pid", strconv.Itoa(second)))
 	require.Equal(t, "2", death.Culprit["rank"])
 	third := childOf(t, shell, second)
 	require.Eventually(t, func() bool { return written(t, state, fmt.Sprintf(`"PID":%d,"ParentPID":%d,`, third, shell)) }, hosttest.Patience, 20*time.Millisecond, "it is a rank")
-	require.NoError(t, syscall.Kill(third, syscall.SIGABRT))
+	require.NoError(t, syscall.Kill(third, syscall.SIGKILL))
 	a.await(t, "the third death, before it takes part", about("rank_exit", "pid", strconv.Itoa(third)))
 }
 
