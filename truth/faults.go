@@ -462,6 +462,7 @@ func (t *trial) diesLate(order string) (int, error) {
 	t.place = place(order)
 	t.stalls("ValueError: bad batch 3")
 	t.right("rank_exit", "ValueError: bad batch 3")
+	t.rightAgain("ValueError: bad batch 3")
 	t.begin()
 	if err := t.order(t.rank, order, "25"); err != nil {
 		return ended, err
@@ -475,7 +476,7 @@ func (t *trial) diesLate(order string) (int, error) {
 	return ended, nil
 }
 
-// leavesGroup is a rank that gives up the group that the others use, and goes on without them.
+// otherSize: gloo aborts the process that gets more than it expects; the others lose it.
 func (t *trial) otherSize() (int, error) {
 	t.truth.Right = []judge.Answer{{Pattern: "rank_exit", Says: regexp.MustCompile("data size doesn't match expected size")}}
 	t.begin()
@@ -485,6 +486,7 @@ func (t *trial) otherSize() (int, error) {
 	return ended, t.watch(12 * time.Second)
 }
 
+// leavesGroup is a rank that gives up the group that the others use, and goes on without them.
 func (t *trial) leavesGroup() (int, error) {
 	t.right("rank_exit", "closed its connections to the job")
 	t.begin()
