@@ -18,7 +18,7 @@ import (
 var level = regexp.MustCompile(`^  File "(.*)", line (\d+), in (.*)$`)
 
 // raisedLine is the line behind the lines of a traceback: the type with its module, and the message.
-var raisedLine = regexp.MustCompile(`^([\pL_][\pL\pN_.<>]*)(?:: (.*))?$`)
+var raisedLine = regexp.MustCompile(`^([\pL_][\pL\pN_<>]*(?:\.[\pL\pN_<>]+)*)(?:: (.*))?$`)
 
 // Bounds of a quoted message and type in bytes, as bpf/pyexception has them for what is not quoted.
 const (
