@@ -72,13 +72,19 @@ func decodeTerminated(r *bpfTerminated, clockOffset int64, e *Event) error {
 // mostType is how long the name of a class may be: what templates are made of may take without end.
 const mostType = 8 // of demangle.MaxLength: 256 bytes
 
-// typeOf is the name of a class as it is written in C++.
-func typeOf(mangled string) string {
-	name, err := demangle.ToString("_ZTS"+mangled, demangle.MaxLength(mostType))
+// typeOf is the name of a class as it is written in C++, or as compilers write it where that cannot be read. The process chooses
+// it, and the library panics on some that are none (W3A00).
+func typeOf(mangled string) (name string) {
+	defer func() {
+		if recover() != nil {
+			name = mangled
+		}
+	}()
+	written, err := demangle.ToString("_ZTS"+mangled, demangle.MaxLength(mostType))
 	if err != nil || mangled == "" {
 		return mangled
 	}
-	return strings.ToValidUTF8(strings.TrimPrefix(name, "typeinfo name for "), "�")
+	return strings.ToValidUTF8(strings.TrimPrefix(written, "typeinfo name for "), "�")
 }
 
 // wordsOf are the words of an exception, and whether there are more of them; "" where there are none: of another class

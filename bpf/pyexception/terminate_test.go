@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -203,4 +204,19 @@ func TestTheRuntimeOfThisHost(t *testing.T) {
 			require.True(t, strings.HasPrefix(said.String(), want), "%q of %q", want, said.String())
 		})
 	}
+}
+
+// Whatever a process calls its class, its name is short, printable text, and reading it ends.
+func FuzzTypeOf(f *testing.F) {
+	for _, mangled := range []string{"", "i", "St13runtime_error", "N4gloo13EnforceNotMetE", "N3c105ErrorE", "PFvPFvPFvvEEE", "St6vectorISsSaISsEE", "NSt3__112basic_stringIcNS_11char_traitsIcEENS_9allocatorIcEEEE", "W3A00", "\xff"} {
+		f.Add(mangled)
+	}
+	f.Fuzz(func(t *testing.T, mangled string) {
+		if len(mangled) > 255 || strings.ContainsRune(mangled, 0) {
+			return
+		}
+		name := typeOf(strings.ToValidUTF8(mangled, "�"))
+		require.True(t, utf8.ValidString(name))
+		require.LessOrEqual(t, len(name), 3*256)
+	})
 }
