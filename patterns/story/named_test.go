@@ -107,3 +107,23 @@ func (s told) attributes() []string {
 	}
 	return slices.Sorted(maps.Keys(all))
 }
+
+// A verdict is told in another incident once its cause is known, or has turned out to be none. It does not come
+// back to one that it has left.
+func TestNoVerdictComesBackToAnIncidentThatItLeft(t *testing.T) {
+	moved := 0
+	each(t, func(t *testing.T, s told) {
+		were := map[string][]string{}
+		s.eachVerdict(t, func(_ time.Time, v verdict.Verdict) {
+			here := were[v.ID]
+			if len(here) > 0 && here[len(here)-1] == v.IncidentID {
+				return
+			}
+			require.NotContains(t, here, v.IncidentID, "revision %d of %s: %s", v.Revision, v.ID, v.Headline)
+			if were[v.ID] = append(here, v.IncidentID); len(here) > 0 {
+				moved++
+			}
+		})
+	})
+	require.Greater(t, moved, 20, "the test sees something")
+}

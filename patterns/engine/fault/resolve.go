@@ -58,7 +58,7 @@ func (f *Fault) clearedBefore() *sighting {
 // reopened lets all learn that f is open again.
 func (f *Fault) reopened() {
 	f.Changed()
-	f.Connect()
+	f.set.graph.Refit(f.verdict.node)
 	f.verdict.node.Turned()
 }
 

@@ -188,7 +188,7 @@ func (g *Graph) SeenAgain(n *Node) {
 // effect, also when it was told before; what stays learns that its cause has cleared.
 func (g *Graph) Ended(n *Node) {
 	for _, child := range slices.Clone(n.children) {
-		if inTime(n.verdict, child.verdict, child.via) {
+		if child.verdict.Withdrawn() || inTime(n.verdict, child.verdict, child.via) {
 			continue
 		}
 		child.Grew()
@@ -209,15 +209,19 @@ func (g *Graph) Reconsider(n *Node) { g.reconsider(n, nil) }
 // Relook does so by what the cap took from the evidence, too.
 func (g *Graph) Relook(n *Node) { g.reconsider(n, n.past()) }
 
+// reconsider takes n out of where it is, and looks anew. What is withdrawn was told in its incident, and
+// ends there.
 func (g *Graph) reconsider(n *Node, past []end) {
-	children := slices.Clone(n.children)
-	alone := n.parent == nil // its cause, if it had one, has left the state and keeps it
+	keeps := n.parent == nil || n.verdict.Withdrawn() // its cause, if it had one, has left the state and keeps it
 	n.Grew()
 	n.Turned()
-	n.scatter()
+	children := n.scatter()
+	if !n.verdict.Withdrawn() {
+		n.detach()
+	}
 	g.forget(n)
 	for _, one := range append(children, n) {
-		if one != n || !alone {
+		if one != n || !keeps {
 			one.root = one.verdict.ID()
 		}
 		one.verdict.Changed()

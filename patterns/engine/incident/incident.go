@@ -294,15 +294,19 @@ func (n *Node) detach() {
 	n.part(rest)
 }
 
-// scatter makes n, and each of those that it explains directly, an incident of its own.
-func (n *Node) scatter() {
-	children, rest := n.children, n.top()
-	n.children = nil
-	for _, child := range children {
-		child.parent, child.via = nil, nil
+// scatter makes each of those that n explains directly an incident of its own, but for what is withdrawn.
+func (n *Node) scatter() (apart []*Node) {
+	rest := n.top()
+	for _, child := range n.children {
+		if !child.verdict.Withdrawn() {
+			apart = append(apart, child)
+		}
+	}
+	for _, child := range apart {
+		child.unlink()
 		child.part(rest)
 	}
-	n.detach()
+	return apart
 }
 
 func (n *Node) unlink() {

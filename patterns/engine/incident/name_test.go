@@ -88,6 +88,44 @@ func TestAnIncidentThatFallsApartHasTwoNames(t *testing.T) {
 	require.Contains(t, third.events, "changed")
 }
 
+// What is withdrawn was told in its incident, and is read there to have been none. Nothing that it
+// explained is its effect any more. Open again, it is explained anew.
+func TestWhatIsWithdrawnEndsInItsIncident(t *testing.T) {
+	b := newBench()
+	cause, effect, third := b.verdict("cause", 10*second), b.verdict("effect", 20*second), b.verdict("third", 21*second)
+	meet := func(*told) {
+		b.MeetAgain(cause.node, b.link, "x", Cause)
+		b.MeetAgain(effect.node, b.link, "x", Effect)
+		b.MeetAgain(effect.node, b.closer, "y", Cause)
+		b.MeetAgain(third.node, b.closer, "y", Effect)
+	}
+	for _, one := range []*told{cause, effect, third} {
+		one.meets = meet
+		one.node.Told()
+	}
+	meet(nil)
+	require.Equal(t, "cause", third.incident())
+
+	effect.withdrawn, effect.resolved = true, 22*second
+	b.Relook(effect.node)
+	b.Ended(effect.node)
+	require.Equal(t, "cause", effect.incident())
+	require.False(t, effect.node.IsRoot())
+	require.True(t, third.node.IsRoot())
+	b.Reconsider(cause.node)
+	require.Equal(t, "cause", effect.incident())
+	cause.resolved = 15 * second
+	b.Ended(cause.node)
+	require.Equal(t, "cause", effect.incident(), "also where it began after the end of its cause")
+
+	effect.withdrawn, effect.resolved = false, 0
+	b.Refit(effect.node)
+	require.Equal(t, "cause", third.node.Root())
+	require.False(t, effect.node.IsRoot(), "it has its cause")
+	b.Relook(effect.node)
+	require.True(t, effect.node.IsRoot(), "which ended before")
+}
+
 // Whatever happens, all verdicts of an incident have one name, and no other incident has it.
 func TestNamesAreOnesOwn(t *testing.T) {
 	const verdicts = 12
