@@ -195,6 +195,10 @@ func (t *Table) inCollective(s Stack) bool {
 // what isend and irecv return (torch/csrc/distributed/c10d/ProcessGroupGloo.cpp, SendWork and RecvWork).
 var gloo = []struct{ symbol, call string }{{"waitSend", "send"}, {"waitRecv", "recv"}}
 
+// exported is how the functions begin that a library for collectives has for programs in C: MPI 4.1, section 2.6 (PMPI_
+// are the same for profilers, section 15.2), and nccl.h.
+var exported = []string{"MPI_", "PMPI_", "nccl", "pnccl"}
+
 // call is the outermost function of a library for collectives: that is what the program has called.
 func (t *Table) call(s Stack) string {
 	for at := len(s.Python) - 1; at >= 0; at-- {
@@ -210,7 +214,18 @@ func (t *Table) call(s Stack) string {
 			}
 		}
 	}
+	for _, f := range slices.Backward(s.called()) {
+		if slices.ContainsFunc(exported, func(begin string) bool { return strings.HasPrefix(f.Symbol, begin) }) {
+			return strings.TrimPrefix(strings.TrimPrefix(f.Symbol, "P"), "p")
+		}
+	}
 	return ""
+}
+
+// AtStart reports whether ranks find each other in a call (Wait.Call) at the start of their job: init_process_group and init_rpc
+// of PyTorch, init_distributed of DeepSpeed, initialize of JAX and connect below it, MPI_Init and MPI_Init_thread.
+func AtStart(call string) bool {
+	return strings.HasPrefix(call, "init") || call == "connect" || strings.HasPrefix(call, "MPI_Init")
 }
 
 // anybody reports whether a function of the kernel only says how a thread waits for another.

@@ -415,8 +415,27 @@ func TestInWhichCallARankWaits(t *testing.T) {
 		"Work.wait of who knows what":       {"libtorch_cpu.so:_ZN4c10d4Work4waitE", "train.py:exchange", ""},
 		"a name of the program is none":     {"libc.so.6:clock_nanosleep", "train.py:recv", ""},
 		"a stage of a pipeline of Megatron": {"", "/usr/lib/python3/dist-packages/megatron/core/pipeline_parallel/p2p_communication.py:_communicate /usr/lib/python3/dist-packages/megatron/core/pipeline_parallel/p2p_communication.py:recv_forward x/schedules.py:f", "recv_forward"},
+		"a program in C++ under MPI":        {"libc.so.6:epoll_wait libopen-pal.so.80:opal_progress libmpi.so.40:ompi_request_default_wait libmpi.so.40:PMPI_Allreduce train:main", "", "MPI_Allreduce"},
+		"mpi4py":                            {"libmpi.so.40:ompi_coll_base_barrier_intra_tree libmpi.so.40:MPI_Barrier MPI.cpython-314.so:", "train.py:step", "MPI_Barrier"},
+		"a program in C++ under NCCL":       {"libnccl.so.2: libnccl.so.2:pncclCommInitRank train:main", "", "ncclCommInitRank"},
+		"a rank of DeepSpeed begins": {
+			"libtorch_cpu.so:_ZN4c10d8TCPStore6doWaitE", site + "distributed_c10d.py:init_process_group " + "/usr/lib/python3/dist-packages/deepspeed/comm/torch.py:TorchBackend.init_process_group /usr/lib/python3/dist-packages/deepspeed/comm/comm.py:init_distributed train.py:main", "init_distributed",
+		},
+		"a rank of JAX begins": {
+			"_jax.so:", "/usr/lib/python3/dist-packages/jax/_src/distributed.py:State.initialize /usr/lib/python3/dist-packages/jax/_src/distributed.py:initialize train.py:main", "initialize",
+		},
 	} {
 		require.Equal(t, tc.want, table.Of(stack("futex_do_wait", tc.native, tc.python)).Call, name)
+	}
+}
+
+// TestWhereRanksFindEachOther: at the start of their job, and not where it makes one more group.
+func TestWhereRanksFindEachOther(t *testing.T) {
+	for _, call := range []string{"init_process_group", "init_distributed", "init_rpc", "initialize", "connect", "MPI_Init", "MPI_Init_thread"} {
+		require.True(t, AtStart(call), call)
+	}
+	for _, call := range []string{"", "new_group", "all_reduce", "shutdown", "MPI_Finalize", "MPI_Barrier", "ncclCommSplit"} {
+		require.False(t, AtStart(call), call)
 	}
 }
 

@@ -615,7 +615,7 @@ func (s *standingJob) next(t *testing.T, after time.Duration, records func(*call
 // meanwhile, and until one goes on.
 func TestRanksThatWaitForANameServerAreGivenHalfAMinute(t *testing.T) {
 	overdue, starts := looksUp, inCollective
-	overdue.silence, starts.call = "overdue", callInit
+	overdue.silence, starts.call = "overdue", "init_process_group"
 	for name, begins := range map[string]func(*calls){
 		"one, at the start, and nobody knows how long that takes": func(c *calls) { c.stand(starts, but(8, 5)...).stand(overdue, 5) },
 		"all of them":                        func(c *calls) { c.stand(looksUp, but(8)...) },

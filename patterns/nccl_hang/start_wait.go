@@ -8,20 +8,19 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/internal/socketstall"
+	"github.com/tracecoreai/tracecore/internal/waitclass"
 	starts "github.com/tracecoreai/tracecore/patterns/engine/run"
 	"github.com/tracecoreai/tracecore/patterns/verdict"
 )
 
 // The kinds of a job that does not come together at its start.
 const (
-	// Gathers: all ranks that are seen wait in init_process_group, for ranks of which nothing is seen. It may be no fault.
+	// Gathers: all ranks that are seen wait where ranks meet at the start (init_process_group), for ranks of which nothing is
+	// seen. It may be no fault.
 	Gathers Kind = "gathers"
 	// Absent: the same, for longer than ranks of one job start apart.
 	Absent Kind = "absent"
 )
-
-// callInit is the function of PyTorch in which ranks meet at the start of their job.
-const callInit = "init_process_group"
 
 const (
 	doubtAbsent = "their processes may run where no agent sees them"
@@ -32,7 +31,7 @@ const (
 
 // meets reports whether it waits where ranks meet at the start of their job. The rank that has the store polls it.
 func (p *stackPlace) meets() bool {
-	return p.waits() && p.Call == callInit && (p.Reason == reasonAsleep || p.Reason == reasonSameCall)
+	return p.waits() && waitclass.AtStart(p.Call) && (p.Reason == reasonAsleep || p.Reason == reasonSameCall)
 }
 
 // comesTogether reports whether the job is about to come together, as far as is seen.
@@ -161,9 +160,9 @@ func (r *callRun) meeting() (at map[int]*caller, world int) {
 	return at, world
 }
 
-// atStart finds that the job does not come together: all ranks that are seen wait in init_process_group for ranks of
-// which nothing is seen, or all ranks of the job are there and do not meet. Nobody is to blame for certain. Which ranks run is known
-// where processes tell their start.
+// atStart finds that the job does not come together: all ranks that are seen wait where ranks meet at the start for ranks of
+// which nothing is seen, or all ranks of the job are there and do not meet. Nobody is to blame for certain. Which ranks run is
+// known where processes tell their start.
 func (r *callRun) atStart(now int64) *Finding {
 	at, world := r.meeting()
 	if r.begun == "" && len(at) < world || len(at) == 0 || world < 2 || world-len(at) > verdict.MaxRanks {
@@ -187,7 +186,7 @@ func (r *callRun) atStart(now int64) *Finding {
 		r.later(due)
 	}
 	f := s.begin(kind, s.waits, nil, now)
-	f.World, f.Members, f.Operation = world, world, callInit
+	f.World, f.Members, f.Operation = world, world, at[s.waits[0]].stack.calls()
 	since := s.cameFirst()
 	f.Since, f.Waited = time.Unix(0, since).UTC(), time.Duration(max(0, now-since))
 	f.Culprits, f.Affected = missing, slices.Sorted(slices.Values(slices.Concat(s.waits, missing)))

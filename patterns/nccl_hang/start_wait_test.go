@@ -20,7 +20,7 @@ var (
 
 func waitsAtStart(reason string) stack {
 	s := inCollective
-	s.call, s.reason, s.silence = callInit, reason, "usual"
+	s.call, s.reason, s.silence = "init_process_group", reason, "usual"
 	return s
 }
 
@@ -136,6 +136,26 @@ func TestAJobThatMayComeTogetherIsNotTold(t *testing.T) {
 				require.False(t, f.atStart(), f.String())
 			}
 		})
+	}
+}
+
+// TestRanksMeetInOtherLibrariesToo: what is told names the function that the program has called.
+func TestRanksMeetInOtherLibrariesToo(t *testing.T) {
+	for _, call := range []string{"init_distributed", "initialize", "MPI_Init_thread"} {
+		comes := waitsAtStart("asleep")
+		comes.call = call
+		s := &standingJob{newCalls(4), newJoin(DefaultOptions)}
+		require.Empty(t, s.next(t, 0, func(c *calls) { c.starts(0, 1, 2).stand(comes, 0, 1, 2) }))
+		told := findings(s.Advance(s.at.Add(time.Minute)))
+		require.Len(t, told, 1)
+		require.Equal(t, []any{Gathers, []int{3}, call}, []any{told[0].Kind, told[0].Culprits, told[0].Operation})
+		require.Contains(t, told[0].String(), "3 ranks wait in "+call+" for rank 3: nothing is seen of it; ")
+
+		s = &standingJob{newCalls(3), newJoin(DefaultOptions)}
+		require.Empty(t, s.next(t, 0, func(c *calls) { c.stand(comes, 0, 1, 2) }))
+		told = findings(s.Advance(s.at.Add(time.Minute)))
+		require.Len(t, told, 1, "the fault is not below the program")
+		require.Contains(t, told[0].String(), "all 3 ranks wait in "+call+", and do not meet; ")
 	}
 }
 

@@ -441,7 +441,7 @@ func (w *watch) mountOf(f *follower, class waitclass.Class) (procfs.Mount, bool)
 
 // finds reports whether a thread waits where the ranks of a job find each other: at its start, or in its store.
 func finds(w *waitclass.Wait) bool {
-	return w.Class == waitclass.Store || w.Class == waitclass.Collective && (strings.HasPrefix(w.Call, "init") || w.Call == "connect")
+	return w.Class == waitclass.Store || w.Class == waitclass.Collective && waitclass.AtStart(w.Call)
 }
 
 // spins reports whether a main thread that runs leads nowhere. What turns out to be work after
