@@ -144,6 +144,12 @@ type bpfLayout struct {
 	NumberTagged       uint32
 }
 
+type bpfMark struct {
+	_       structs.HostLayout
+	Task    uint64
+	SinceNs uint64
+}
+
 type bpfRelation uint32
 
 const (

@@ -6,7 +6,7 @@
 // displays them. Nothing in the process changes.
 package pyexception
 
-//go:generate go tool bpf2go -go-package pyexception -tags linux -target amd64,arm64 -type event -type terminated -type frame -type relation -type value bpf pyexception.bpf.c
+//go:generate go tool bpf2go -go-package pyexception -tags linux -target amd64,arm64 -type event -type terminated -type mark -type frame -type relation -type value bpf pyexception.bpf.c
 
 import (
 	"cmp"

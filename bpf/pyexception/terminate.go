@@ -11,8 +11,6 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
-	"github.com/ianlancetaylor/demangle"
-
 	"github.com/tracecoreai/tracecore/bpf/internal/bootclock"
 	"github.com/tracecoreai/tracecore/bpf/internal/uprobe"
 )
@@ -67,24 +65,6 @@ func decodeTerminated(r *bpfTerminated, clockOffset int64, e *Event) error {
 	x.Message, x.Cut = wordsOf(words)
 	*e = Event{Time: bootclock.Time(r.TimeNs, clockOffset), PID: r.Pid, Thread: r.Thread, Comm: text(r.Comm[:]), Terminates: true, Chain: []Exception{x}}
 	return nil
-}
-
-// mostType is how long the name of a class may be: what templates are made of may take without end.
-const mostType = 8 // of demangle.MaxLength: 256 bytes
-
-// typeOf is the name of a class as it is written in C++, or as compilers write it where that cannot be read. The process chooses
-// it, and the library panics on some that are none (W3A00).
-func typeOf(mangled string) (name string) {
-	defer func() {
-		if recover() != nil {
-			name = mangled
-		}
-	}()
-	written, err := demangle.ToString("_ZTS"+mangled, demangle.MaxLength(mostType))
-	if err != nil || mangled == "" {
-		return mangled
-	}
-	return strings.ToValidUTF8(strings.TrimPrefix(written, "typeinfo name for "), "�")
 }
 
 // wordsOf are the words of an exception, and whether there are more of them; "" where there are none: of another class

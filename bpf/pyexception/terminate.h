@@ -40,21 +40,30 @@ struct terminated {
 
 const struct terminated *terminated_type __attribute__((unused));
 
-/* Thread → 1 while it is in the handler. Its process ends; the oldest gives way. */
+/* A thread may end in the handler, and its number be another's: of that one the kernel's structure is another, too. What the
+ * handler writes before it throws again may wait for a reader. */
+#define TERMINATING_NS (60ULL * 1000 * 1000 * 1000)
+
+struct mark {
+	__u64 task; /* where the kernel has it, which is not read */
+	__u64 since_ns;
+};
+
+/* Number of a thread → which one, while it is in the handler. Its process ends; the oldest gives way. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
 	__type(key, __u64);
-	__type(value, __u32);
+	__type(value, struct mark);
 } terminating SEC(".maps");
 
 SEC("uprobe/__verbose_terminate_handler")
 int terminate(struct pt_regs *regs)
 {
+	struct mark now = { bpf_get_current_task(), bpf_ktime_get_boot_ns() };
 	__u64 current = bpf_get_current_pid_tgid();
-	__u32 yes = 1;
 
-	bpf_map_update_elem(&terminating, &current, &yes, BPF_ANY);
+	bpf_map_update_elem(&terminating, &current, &now, BPF_ANY);
 	return 0;
 }
 
@@ -71,11 +80,17 @@ int rethrow(struct pt_regs *regs)
 	__u64 current = bpf_get_current_pid_tgid();
 	__u64 header = first_argument(regs), language, type, thrown;
 	struct terminated *event = NULL;
+	const struct mark *mark;
 	struct owner owner;
+	bool here;
 
-	if (!bpf_map_lookup_elem(&terminating, &current))
+	mark = bpf_map_lookup_elem(&terminating, &current);
+	if (!mark)
 		return 0;
+	here = mark->task == bpf_get_current_task() && bpf_ktime_get_boot_ns() - mark->since_ns < TERMINATING_NS;
 	bpf_map_delete_elem(&terminating, &current);
+	if (!here)
+		return 0;
 	language = pointer_at(header);
 	if ((language & ~0xffULL) != UNWIND_LANGUAGE)
 		return 0; /* another language's */

@@ -12,12 +12,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -147,6 +149,31 @@ func TestWhatDoesNotTerminateIsNotTold(t *testing.T) {
 	require.Zero(t, r.Stats().Dropped)
 }
 
+// A thread may end in the handler, and another one have its number: what that one throws again, and catches, is not told.
+func TestTheNextThreadWithTheNumberDoesNotTerminate(t *testing.T) {
+	r := newRuntime(t, Options{})
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	mine := r.thrown("St13runtime_error", r.words("mine"))
+	thread := uint64(os.Getpid())<<32 | uint64(unix.Gettid())
+	marks := r.hooks.shared[bpfMapTerminating]
+	var none standin.Arguments
+	for name, change := range map[string]func(*bpfMark){
+		"of another thread": func(m *bpfMark) { m.Task++ },
+		"of long ago":       func(m *bpfMark) { m.SinceNs -= uint64(61 * time.Second) },
+	} {
+		standin.Call(r.terminate, &none)
+		var mark bpfMark
+		require.NoError(t, marks.Lookup(thread, &mark), name)
+		change(&mark)
+		require.NoError(t, marks.Put(thread, mark))
+		r.throwsAgain(mine)
+		require.ErrorIs(t, marks.Lookup(thread, &mark), ebpf.ErrKeyNotExist, name)
+	}
+	r.ends(r.thrown("St13runtime_error", r.words("the only one")))
+	require.Equal(t, "the only one", r.next(t).Chain[0].Message)
+}
+
 func TestNoMessagesLeavesWordsUnread(t *testing.T) {
 	r := newRuntime(t, Options{NoMessages: true})
 	r.ends(r.thrown("St13runtime_error", r.words("secret")))
@@ -203,6 +230,61 @@ func TestTheRuntimeOfThisHost(t *testing.T) {
 			}
 			require.True(t, strings.HasPrefix(said.String(), want), "%q of %q", want, said.String())
 		})
+	}
+}
+
+func TestNamesOfClassesAreWrittenAsInC(t *testing.T) {
+	for mangled, want := range map[string]string{
+		"i":                            "int",
+		"PKc":                          "char const*",
+		"St13runtime_error":            "std::runtime_error",
+		"N3c1016DistBackendErrorE":     "c10::DistBackendError",
+		"N12_GLOBAL__N_16OddityE":      "(anonymous namespace)::Oddity",
+		"NSt8ios_base7failureB5cxx11E": "std::ios_base::failure[abi:cxx11]",
+		"NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE":                                "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >",
+		"N5boost16exception_detail10clone_implINS0_19error_info_injectorISt11logic_errorEEEE": "boost::exception_detail::clone_impl<boost::exception_detail::error_info_injector<std::logic_error> >",
+		"1AIJicELi3ELin4ELb1ELj5ELN1b1cE4EE":                                                  "A<int, char, 3, -4, true, 5u, (b::c)4>",
+		"N1aIiE1bIS0_EE":                                                                      "a<int>::b<a<int> >",
+		"N1a1b1cIS0_S_EE":                                                                     "a::b::c<a::b, a>",
+		// What is not read stays as it is.
+		"":            "",
+		"NE":          "NE",
+		"N1aIiE":      "N1aIiE",
+		"9short":      "9short",
+		"0":           "0",
+		"S_":          "S_",
+		"1AIS9_E":     "1AIS9_E",
+		"1AIL":        "1AIL",
+		"1AILiE":      "1AILiE",
+		"1A1B":        "1A1B",
+		"Z4mainE3Foo": "Z4mainE3Foo",
+		"W3A00":       "W3A00",
+	} {
+		require.Equal(t, want, typeOf(mangled), mangled)
+	}
+}
+
+// A class may have any name. One that a reader with second thoughts reads twice in each part, and what refers to itself in each
+// part twice: 255 bytes would take a processor for hours, or all memory.
+func TestNoNameOfAClassTakesLong(t *testing.T) {
+	grows := "1XI1AIiE"
+	for i := 1; i < 20; i++ {
+		of := strings.ToUpper(strconv.FormatInt(int64(i), 36))
+		grows += "S0_IS" + of + "_S" + of + "_E"
+	}
+	for _, mangled := range []string{
+		strings.Repeat("NcvT_I", 42), strings.Repeat("NcvT_I", 31) + "i" + strings.Repeat("EE", 31),
+		strings.Repeat("P", 255), strings.Repeat("1AI", 85), strings.Repeat("N1a", 85), strings.Repeat("1AIJ", 63), grows + "E",
+		"N1aI" + strings.Repeat("S_S0_", 50) + "E",
+	} {
+		done := make(chan string, 1)
+		go func() { done <- typeOf(mangled) }()
+		select {
+		case name := <-done:
+			require.Equal(t, mangled, name)
+		case <-time.After(hosttest.Patience):
+			require.FailNow(t, "it takes long", mangled)
+		}
 	}
 }
 
