@@ -40,7 +40,6 @@ type cudaOOM struct {
 	resolver  identity.Resolver
 	libraries *probereceiver.Libraries
 	events    chan *cudaoom.Event
-	exits     chan uint32
 }
 
 func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs, around surroundings) (receiver.Logs, error) {
@@ -55,7 +54,7 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 	o := &cudaOOM{
 		config: config, settings: settings, telemetry: telemetry, out: out, ticks: around.ticks,
 		convert: newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), record.ThisHost()),
-		events:  make(chan *cudaoom.Event), exits: make(chan uint32, pendingExits),
+		events:  make(chan *cudaoom.Event),
 	}
 	o.judge = newJudge(config.Settle, o.domain)
 	o.libraries = &probereceiver.Libraries{
@@ -104,12 +103,7 @@ func (o *cudaOOM) work(ctx context.Context, done <-chan struct{}) {
 	if o.resolver == nil {
 		return // nobody to watch
 	}
-	cancel := o.resolver.Exits(func(e identity.Exit) {
-		select {
-		case o.exits <- e.PID:
-		default:
-		}
-	})
+	exits, cancel := probereceiver.WatchExits(o.resolver, pendingExits, nil, func() {})
 	defer cancel()
 	ticks, stop := o.ticks(o.config.Settle / 4)
 	defer stop()
@@ -119,8 +113,10 @@ func (o *cudaOOM) work(ctx context.Context, done <-chan struct{}) {
 			return
 		case event := <-o.events:
 			o.take(ctx, event)
-		case pid := <-o.exits:
-			o.tell(o.judge.exited(pid, time.Now()))
+		case <-exits.Some():
+			for _, e := range exits.Take() {
+				o.tell(o.judge.exited(e.PID, time.Now()))
+			}
 		case now := <-ticks:
 			o.tell(o.judge.due(now))
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -190,6 +191,53 @@ func TestChangesThatWaitAreTakenFirst(t *testing.T) {
 	w.note(changes)
 	require.Empty(t, changes)
 	w.note(changes) // and does not wait for more
+}
+
+// The ring is shared between those whose sockets they are, a queue behind it is not: who makes changes without end would lose others'.
+func TestChangesThatFindNoRoomWaitInTheRing(t *testing.T) {
+	const all = 100
+	ring := &fakeSource{Probe: probereceivertest.NewProbe(), changes: make(chan ncclsock.Change, all)}
+	changes, done, ended := make(chan *ncclsock.Change, 3), make(chan struct{}), make(chan struct{})
+	fill := func() {
+		for i := range uint64(all) {
+			ring.changes <- ncclsock.Change{Cookie: i}
+		}
+	}
+	fill()
+	w := &watcher{}
+	go func() {
+		defer close(ended)
+		w.readChanges(ring, changes, done)
+	}()
+	for i := range uint64(all) {
+		require.Equal(t, i, (<-changes).Cookie)
+	}
+	require.Zero(t, w.lost.Load())
+	fill()
+	close(done) // and nobody takes them
+	require.NoError(t, ring.Close())
+	<-ended
+}
+
+// Who makes changes without end does not keep the watch from its next look.
+func TestChangesWithoutEndAreTakenUpToALimit(t *testing.T) {
+	w := &watcher{tracker: stall.New(stall.Defaults())}
+	changes, done := make(chan *ncclsock.Change), make(chan struct{})
+	var senders sync.WaitGroup
+	for range 4 {
+		senders.Go(func() {
+			for {
+				select {
+				case changes <- &ncclsock.Change{Old: ncclsock.SynSent, New: ncclsock.Close, Error: 111}:
+				case <-done:
+					return
+				}
+			}
+		})
+	}
+	w.note(changes)
+	close(done)
+	senders.Wait()
 }
 
 func TestProbesCountersAreMetrics(t *testing.T) {

@@ -34,8 +34,15 @@ type source interface {
 	ReadChange(*ncclsock.Change) error
 }
 
-// pendingChanges is how many changes may wait for the next look at them, and as many ends of processes.
-const pendingChanges = 256
+// pendingChanges is how many changes may wait for the next look at them beside those in the ring, and pendingExits how many ends of
+// processes, shared by domain.
+const (
+	pendingChanges = 256
+	pendingExits   = 256
+)
+
+// mostChanges are taken at once: more than wait in the ring.
+const mostChanges = 8192
 
 // watcher takes snapshots and tells what they come to. One goroutine owns the
 // tracker, another reads changes.
@@ -131,10 +138,11 @@ func (w *watcher) recall(ctx context.Context, host component.Host) error {
 // use watches until the probe is closed or broken, and closes it, for the reader of
 // changes waits in it.
 func (w *watcher) use(ctx context.Context, s source) error {
-	changes := make(chan *ncclsock.Change, pendingChanges)
+	changes, done := make(chan *ncclsock.Change, pendingChanges), make(chan struct{})
 	var reader sync.WaitGroup
-	reader.Go(func() { w.readChanges(s, changes) })
+	reader.Go(func() { w.readChanges(s, changes, done) })
 	err := w.watch(ctx, s, changes)
+	close(done)
 	err = errors.Join(err, s.Close())
 	reader.Wait()
 	w.proc.Wait()
@@ -143,13 +151,13 @@ func (w *watcher) use(ctx context.Context, s source) error {
 }
 
 // readChanges passes changes on until the source is closed. Without them
-// snapshots still tell all but refused connections.
-func (w *watcher) readChanges(s source, changes chan<- *ncclsock.Change) {
+// snapshots still tell all but refused connections. Those that find no room wait in the ring, which is shared
+// between those whose sockets they are.
+func (w *watcher) readChanges(s source, changes chan<- *ncclsock.Change, done <-chan struct{}) {
 	err := probereceiver.Events(s.ReadChange, func(c *ncclsock.Change) {
 		select {
 		case changes <- c:
-		default:
-			w.lost.Add(1)
+		case <-done: // nobody takes them any more
 		}
 	})
 	if !errors.Is(err, probe.ErrClosed) {
@@ -161,14 +169,8 @@ func (w *watcher) readChanges(s source, changes chan<- *ncclsock.Change) {
 func (w *watcher) watch(ctx context.Context, s source, changes <-chan *ncclsock.Change) error {
 	ticks, stop := w.ticks(w.config.SnapshotInterval)
 	defer stop()
-	exits := make(chan identity.Exit, pendingChanges)
-	defer w.resolver.Exits(func(e identity.Exit) {
-		select {
-		case exits <- e:
-		default:
-			w.lost.Add(1)
-		}
-	})()
+	exits, cancel := probereceiver.WatchExits(w.resolver, pendingExits, nil, func() { w.lost.Add(1) })
+	defer cancel()
 	defer func() { w.learned.Save(w.resolver, w.tracker.Memory) }()
 	var outcomes probereceiver.Scans
 	for {
@@ -177,9 +179,12 @@ func (w *watcher) watch(ctx context.Context, s source, changes <-chan *ncclsock.
 			return nil
 		case c := <-changes:
 			w.tracker.Note(c)
-		case e := <-exits:
+		case <-exits.Some():
+			all := exits.Take()
 			w.note(changes)
-			w.tracker.Ended(&e)
+			for i := range all {
+				w.tracker.Ended(&all[i])
+			}
 		case <-ticks:
 			w.note(changes)
 			if err := outcomes.Judge(w.look(ctx, s)); err != nil {
@@ -190,9 +195,9 @@ func (w *watcher) watch(ctx context.Context, s source, changes <-chan *ncclsock.
 }
 
 // note takes the changes that wait. They come before what is seen later: a process closes its connections before it ends, and a
-// snapshot forgets a socket that it lacks.
+// snapshot forgets a socket that it lacks. Who makes some without end does not keep it from what is next.
 func (w *watcher) note(changes <-chan *ncclsock.Change) {
-	for {
+	for range mostChanges {
 		select {
 		case c := <-changes:
 			w.tracker.Note(c)

@@ -22,7 +22,7 @@ type source interface {
 	probereceiver.Watcher[pyexception.Event]
 }
 
-// pendingExits is how many exits may wait to be looked at; of one that finds no room, its
+// pendingExits is how many exits may wait to be looked at, shared by domain; of one that finds no room, its
 // last exception is not told with it.
 const pendingExits = 256
 
@@ -38,7 +38,6 @@ type exceptions struct {
 	resolver  identity.Resolver
 	libraries *probereceiver.Libraries
 	events    chan *pyexception.Event
-	exits     chan identity.Exit
 	displays  *displays
 	quotes    quotes
 }
@@ -55,7 +54,7 @@ func newReceiver(settings receiver.Settings, config *Config, next consumer.Logs,
 	x := &exceptions{
 		config: config, settings: settings, telemetry: telemetry, out: out, ticks: around.ticks, displays: newDisplays(),
 		convert: newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), record.ThisHost()),
-		events:  make(chan *pyexception.Event), exits: make(chan identity.Exit, pendingExits),
+		events:  make(chan *pyexception.Event),
 	}
 	x.libraries = &probereceiver.Libraries{
 		Ranks: x.ranks, Ticks: around.ticks, Interval: config.ScanInterval, Logger: settings.Logger,
@@ -111,13 +110,7 @@ func (x *exceptions) work(ctx context.Context, done <-chan struct{}) {
 	if x.resolver == nil {
 		return // nobody to watch
 	}
-	cancel := x.resolver.Exits(func(e identity.Exit) {
-		select {
-		case x.exits <- e:
-		default:
-			x.telemetry.ReceiverPyexceptionExitsDropped.Add(ctx, 1)
-		}
-	})
+	exits, cancel := probereceiver.WatchExits(x.resolver, pendingExits, nil, func() { x.telemetry.ReceiverPyexceptionExitsDropped.Add(ctx, 1) })
 	defer cancel()
 	for {
 		select {
@@ -126,12 +119,9 @@ func (x *exceptions) work(ctx context.Context, done <-chan struct{}) {
 		case event := <-x.events:
 			x.telemetry.ReceiverPyexceptionExceptions.Add(ctx, 1)
 			x.take(event)
-		case e := <-x.exits:
-			if last, final := x.displays.exited(&e); last != nil {
-				x.tell(last.event, &last.of, final)
-			}
-			if inner, rank := x.quotes.exited(&e); inner != nil {
-				x.tellQuoted(inner, rank, e.Time)
+		case <-exits.Some():
+			for _, e := range exits.Take() {
+				x.ended(&e)
 			}
 		}
 		x.telemetry.ReceiverPyexceptionExceptionsUntold.Add(ctx, x.displays.untold)
@@ -150,11 +140,28 @@ func (x *exceptions) take(e *pyexception.Event) {
 		}
 		return
 	}
-	if failing, ok := x.resolver.(identity.Failing); ok && mayEnd(e) && !awaits(e) {
-		failing.Raised(process)
-	}
 	if tell, final := x.displays.add(e, &process); tell {
+		x.raised(e, process)
 		x.tell(e, &process, final)
+	}
+}
+
+// ended takes the end of a process.
+func (x *exceptions) ended(e *identity.Exit) {
+	if last, final := x.displays.exited(e); last != nil {
+		x.raised(last.event, last.of)
+		x.tell(last.event, &last.of, final)
+	}
+	if inner, rank := x.quotes.exited(e); inner != nil {
+		x.tellQuoted(inner, rank, e.Time)
+	}
+}
+
+// raised tells who knows processes that one may end of an exception. What its words are known for takes long to find out, so it is
+// asked of what is told alone: a program may display without end.
+func (x *exceptions) raised(e *pyexception.Event, of identity.Process) {
+	if failing, ok := x.resolver.(identity.Failing); ok && mayEnd(e) && !awaits(e) {
+		failing.Raised(of)
 	}
 }
 

@@ -3,6 +3,7 @@ package pyexceptionreceiver
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -166,6 +167,37 @@ func TestTheLastBeforeAFailureIsToldWithIt(t *testing.T) {
 	require.EqualValues(t, 2, b.Own(t, "exceptions_untold"), "it is told")
 }
 
+// Processes of one user end without end while the receiver waits for the next consumer, or reads: the end of another's rank is told.
+func TestEndsOfOneUserHideNoneOfAnother(t *testing.T) {
+	b := newBench(t)
+	victim := known
+	victim.Domain = "user another"
+	b.Resolver.Know(victim)
+	b.start(t)
+	b.raise(t, 42, 0)
+	require.NotContains(t, b.Next(t).Attributes().AsRaw(), "tracecore.exception.final")
+	stop := make(chan struct{})
+	var flood sync.WaitGroup
+	for range 4 {
+		flood.Go(func() {
+			for pid := uint32(1000); ; pid++ {
+				select {
+				case <-stop:
+					return
+				default:
+					b.Resolver.Exit(t, identity.Exit{Process: identity.Process{PID: pid, Domain: "user mine", StartNS: uint64(pid)}, Code: 1, Time: start})
+				}
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return b.Own(t, "exits_dropped") > 0 }, hosttest.Patience, time.Millisecond)
+	b.Resolver.Exit(t, identity.Exit{Process: victim, Code: 1, Time: start.Add(time.Second)})
+	r := b.Next(t)
+	close(stop)
+	flood.Wait()
+	require.Equal(t, "status", r.Attributes().AsRaw()["tracecore.exception.final"])
+}
+
 // Ends that find no room are counted: the last exceptions of these processes are not told with them.
 func TestEndsThatFindNoRoomAreCounted(t *testing.T) {
 	b := newBench(t)
@@ -232,4 +264,20 @@ func TestTheIdentityIsToldWhatEndsARank(t *testing.T) {
 		x.take(&e)
 	}
 	require.Equal(t, []uint32{42}, to.pids)
+}
+
+// What the words of an exception are known for takes long to find out. A program may display without end: what is not told is not looked
+// into, but for the last one, with the end of its process.
+func TestWhatIsNotToldIsNotLookedInto(t *testing.T) {
+	b := newBench(t)
+	to := &raisedTo{Resolver: b.Resolver}
+	x := &exceptions{config: &Config{}, resolver: to, displays: newDisplays()}
+	for i := range 1000 {
+		e := raised()
+		e.PID, e.Thread, e.Time = 42, 42, start.Add(time.Duration(i)*time.Millisecond)
+		x.take(&e)
+	}
+	require.Len(t, to.pids, mostOfProcess)
+	x.ended(&identity.Exit{Process: known, Code: 1, Time: start.Add(time.Second)})
+	require.Len(t, to.pids, mostOfProcess+1)
 }

@@ -117,15 +117,10 @@ func (r *stacksReceiver) use(ctx context.Context, s source) error {
 	w := newWatch(r, s)
 	defer w.end()
 	defer func() { r.learned.Save(r.resolver, w.memory) }()
-	ended := make(chan job, maxEnded)
-	defer r.resolver.Exits(func(e identity.Exit) {
-		if e.Failed() && e.IsRank() && !e.Inherited && !e.Helper && !e.Late {
-			select {
-			case ended <- jobOf(&e.Process):
-			default: // others of a job that is ending
-			}
-		}
-	})()
+	ended, cancel := probereceiver.WatchExits(r.resolver, maxEnded, func(e *identity.Exit) bool {
+		return e.Failed() && e.IsRank() && !e.Inherited && !e.Helper && !e.Late
+	}, func() {}) // others of a job that is ending
+	defer cancel()
 	ticks, stop := r.ticks(r.config.ScanInterval)
 	defer stop()
 	var judge probereceiver.Scans
@@ -133,8 +128,10 @@ func (r *stacksReceiver) use(ctx context.Context, s source) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case of := <-ended:
-			w.peerEnded(ctx, of)
+		case <-ended.Some():
+			for _, e := range ended.Take() {
+				w.peerEnded(ctx, jobOf(&e.Process))
+			}
 			continue
 		case now := <-ticks:
 			err := w.look(ctx, now)
@@ -152,7 +149,7 @@ func (r *stacksReceiver) use(ctx context.Context, s source) error {
 	}
 }
 
-// maxEnded is how many ends may wait for the next look.
+// maxEnded is how many ends may wait for the next look, shared by domain.
 const maxEnded = 64
 
 // job is what the ranks of one job have in common.

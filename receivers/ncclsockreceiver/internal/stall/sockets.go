@@ -5,9 +5,11 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
@@ -17,14 +19,14 @@ type sockets struct {
 	portsFrom uint16 // ports that the kernel chooses begin here
 
 	byCookie map[uint64]*socket // gone when two snapshots lack it
-	lately   map[uint64]*socket // connections of ranks that are gone: how they ended may be heard later
+	lately   lately             // connections of ranks that are gone: how they ended may be heard later
 	pairs    map[pair]*socket   // the same by job and address, to find the other end
 	ports    map[portKey]int    // how many sockets share one end
 	skipped  uint64
 }
 
 func newSockets(o *Options) sockets {
-	return sockets{most: o.MaxSockets, portsFrom: o.RankPortsFrom, byCookie: map[uint64]*socket{}, lately: map[uint64]*socket{}, pairs: map[pair]*socket{}, ports: map[portKey]int{}}
+	return sockets{most: o.MaxSockets, portsFrom: o.RankPortsFrom, byCookie: map[uint64]*socket{}, lately: lately{of: map[uint64]*fairlru.Element[*socket]{}}, pairs: map[pair]*socket{}, ports: map[portKey]int{}}
 }
 
 // take updates what is known of each socket, and returns those of the snapshot in
@@ -202,11 +204,36 @@ func (ss *sockets) forget(c *clock) {
 			continue
 		}
 		ss.unlink(s)
-		if s.joins() && len(ss.lately) < maxLately {
-			s.goneAt, ss.lately[s.now.Cookie] = c.now, s
+		if s.joins() {
+			ss.lately.add(s, c)
 		}
 	}
-	maps.DeleteFunc(ss.lately, func(_ uint64, s *socket) bool { return c.now-s.goneAt > heardFor })
+	for ss.lately.order.Len() > 0 && c.now-ss.lately.order.Oldest().goneAt > heardFor {
+		ss.lately.forget(ss.lately.order.Oldest())
+	}
+}
+
+// lately are connections that are gone. Domains and their processes share the room: those of one may come and go without end.
+type lately struct {
+	of    map[uint64]*fairlru.Element[*socket]
+	order fairlru.List[*socket]
+}
+
+func (l *lately) add(s *socket, c *clock) {
+	l.forget(s)
+	s.goneAt = c.now
+	l.of[s.now.Cookie] = l.order.Add(s, fairlru.Little, s.rank.now.Domain, strconv.FormatUint(uint64(s.rank.now.PID), 10))
+	if l.order.Len() > maxLately {
+		victim, _ := l.order.Victim()
+		l.forget(victim.Value)
+	}
+}
+
+func (l *lately) forget(s *socket) {
+	if e := l.of[s.now.Cookie]; e != nil {
+		l.order.Remove(e)
+		delete(l.of, s.now.Cookie)
+	}
 }
 
 // of is the socket that a change is of, nil where none of a rank is known.
@@ -214,5 +241,8 @@ func (ss *sockets) of(c *ncclsock.Change) *socket {
 	if s := ss.byCookie[c.Cookie]; s != nil {
 		return s
 	}
-	return ss.lately[c.Cookie]
+	if e := ss.lately.of[c.Cookie]; e != nil {
+		return e.Value
+	}
+	return nil
 }

@@ -311,6 +311,37 @@ func TestSocketsThatComeAndGoHideNoneOfAnother(t *testing.T) {
 	require.LessOrEqual(t, len(w.tracker.sockets.byCookie), o.MaxSockets)
 }
 
+// How a connection ended may be heard after it is gone. Those of one user that come and go without end push out none of another's.
+func TestConnectionsThatAreGoneHideNoneOfAnother(t *testing.T) {
+	of := func(domain string, pid uint32) *rank {
+		r := &rank{}
+		r.now.PID, r.now.Domain = pid, domain
+		return r
+	}
+	mine, others := of("user mine", 7), of("user another", 8)
+	ss, c := newSockets(new(Defaults())), &clock{}
+	cookie := uint64(0)
+	gone := func(r *rank, n int) {
+		for range n {
+			cookie++
+			ss.lately.add(&socket{rank: r, now: ncclsock.Socket{Cookie: cookie}}, c)
+		}
+	}
+	gone(mine, maxLately)
+	gone(others, 3)
+	gone(mine, 2*maxLately)
+	for n := range uint64(3) {
+		require.NotNil(t, ss.of(&ncclsock.Change{Cookie: maxLately + 1 + n}))
+	}
+	require.Nil(t, ss.of(&ncclsock.Change{Cookie: 1}))
+	require.Len(t, ss.lately.of, maxLately)
+	require.Equal(t, maxLately, ss.lately.order.Len())
+	c.now += heardFor + 1
+	ss.forget(c)
+	require.Empty(t, ss.lately.of)
+	require.Zero(t, ss.lately.order.Len())
+}
+
 // Steps of one Slurm job, or two torchruns with one id, run side by side: that one moves data says
 // nothing of the other.
 func TestStepsOfOneJobSideBySide(t *testing.T) {
