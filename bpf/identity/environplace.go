@@ -5,27 +5,25 @@ package identity
 import (
 	"bytes"
 	"cmp"
-	"debug/elf"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/fnv"
 	"io"
 	"os"
 	"path"
 	"strings"
 
+	"github.com/tracecoreai/tracecore/bpf/internal/uprobe"
 	"github.com/tracecoreai/tracecore/internal/procfs"
 	"github.com/tracecoreai/tracecore/internal/procmem"
 )
 
 // Bounds on what a process has in its memory, and on the files that it has mapped.
 const (
-	maxVariables = 2048    // of an environment
-	maxVariable  = 512     // bytes of one that are read
-	maxTable     = 4 << 20 // bytes of a table of symbols, or of their names: the C library has 100 KiB
-	maxPlaces    = 64      // files whose symbols are remembered
-	pageBytes    = 4096    // the smallest page
+	maxVariables = 2048 // of an environment
+	maxVariable  = 512  // bytes of one that are read
+	maxPlaces    = 64   // files whose symbols are remembered
+	pageBytes    = 4096 // the smallest page
 )
 
 // errNoEnviron says that nobody knows where a process keeps its environment.
@@ -192,33 +190,6 @@ func (r *reader) environIn(file *os.File, m procfs.Mapping) (environSymbol, erro
 
 // readEnviron finds environ in an ELF file whose code is mapped from that offset on.
 func readEnviron(file io.ReaderAt, offset uint64) (s environSymbol, err error) {
-	defer func() { // debug/elf promises nothing for damaged files
-		if p := recover(); p != nil {
-			err = fmt.Errorf("read its ELF: %v", p)
-		}
-	}()
-	f, err := elf.NewFile(file)
-	if err != nil {
-		return s, err
-	}
-	table := f.SectionByType(elf.SHT_DYNSYM)
-	if table == nil || table.Size > maxTable || int(table.Link) >= len(f.Sections) || f.Sections[table.Link].Size > maxTable {
-		return s, nil
-	}
-	symbols, err := f.DynamicSymbols()
-	if err != nil {
-		return s, err
-	}
-	for _, one := range symbols {
-		if (one.Name == "environ" || one.Name == "__environ") && one.Section != elf.SHN_UNDEF {
-			s.value = one.Value
-		}
-	}
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && p.Off >= offset && p.Off-offset < pageBytes {
-			s.bias = p.Vaddr - p.Off
-			return s, nil
-		}
-	}
-	return environSymbol{}, nil
+	s.value, s.bias, err = uprobe.Variable(file, offset, pageBytes, "environ", "__environ")
+	return s, err
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/tracecoreai/tracecore/internal/fairlru"
 )
@@ -56,20 +57,9 @@ var since = []struct {
 // readImage finds the interpreter in an ELF file. An image without a runtime is of a file
 // that has none.
 func readImage(file io.ReaderAt) (m *image, err error) {
-	defer func() { // debug/elf promises nothing for damaged files
-		if r := recover(); r != nil {
-			m, err = nil, fmt.Errorf("read its ELF: %v", r)
-		}
-	}()
-	f, err := elf.NewFile(file)
+	f, err := programs(file)
 	if err != nil {
 		return nil, err
-	}
-	if f.Class != elf.ELFCLASS64 || f.ByteOrder != binary.LittleEndian {
-		return nil, errors.New("it is not for a 64-bit little-endian machine")
-	}
-	if len(f.Progs) > maxHeaders {
-		return nil, fmt.Errorf("it has %d program headers", len(f.Progs))
 	}
 	m = &image{}
 	for _, p := range f.Progs {
@@ -94,6 +84,40 @@ func readImage(file io.ReaderAt) (m *image, err error) {
 		}
 	}
 	return m, nil
+}
+
+// programs are the program headers of a file. debug/elf reads the names of sections as a whole, and makes as many sections,
+// as a file says that it has: one with a hole in it takes all memory.
+func programs(file io.ReaderAt) (*elf.File, error) {
+	var h elf.Header64
+	if err := binary.Read(io.NewSectionReader(file, 0, math.MaxInt64), binary.LittleEndian, &h); err != nil {
+		return nil, fmt.Errorf("read its header: %w", err)
+	}
+	switch {
+	case string(h.Ident[:len(elf.ELFMAG)]) != elf.ELFMAG:
+		return nil, errors.New("it is no ELF file")
+	case elf.Class(h.Ident[elf.EI_CLASS]) != elf.ELFCLASS64 || elf.Data(h.Ident[elf.EI_DATA]) != elf.ELFDATA2LSB:
+		return nil, errors.New("it is not for a 64-bit little-endian machine")
+	case h.Phnum > maxHeaders:
+		return nil, fmt.Errorf("it has %d program headers", h.Phnum)
+	case h.Phnum > 0 && h.Phentsize != 56, h.Phoff > math.MaxInt64:
+		return nil, errors.New("its program headers have another size or place")
+	}
+	headers := make([]elf.Prog64, h.Phnum)
+	if err := binary.Read(io.NewSectionReader(file, int64(h.Phoff), int64(len(headers))*56), binary.LittleEndian, headers); err != nil && len(headers) > 0 {
+		return nil, fmt.Errorf("read its program headers: %w", err)
+	}
+	f := &elf.File{}
+	for _, p := range headers {
+		if p.Off > math.MaxInt64 || p.Filesz > math.MaxInt64 {
+			return nil, errors.New("a part of it is beyond the end of any file")
+		}
+		f.Progs = append(f.Progs, &elf.Prog{
+			ProgHeader: elf.ProgHeader{Type: elf.ProgType(p.Type), Flags: elf.ProgFlag(p.Flags), Off: p.Off, Vaddr: p.Vaddr, Filesz: p.Filesz, Memsz: p.Memsz},
+			ReaderAt:   io.NewSectionReader(file, int64(p.Off), int64(p.Filesz)),
+		})
+	}
+	return f, nil
 }
 
 func (m *image) findVersion(symbols *symbols) error {

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"os"
+	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -141,4 +144,36 @@ func TestImagesAreBounded(t *testing.T) {
 	c.put(fileID{"fd:01", 5000}, &image{})
 	c.put(fileID{"fd:01", 5000}, again)
 	require.Same(t, again, c.get(fileID{"fd:01", 5000}))
+}
+
+// TestAFileThatLiesTakesNoMemory: a file of a few kilobytes on its disk says that the names of its sections have gigabytes, or that
+// it has as many sections.
+func TestAFileThatLiesTakesNoMemory(t *testing.T) {
+	const size = 128 << 20
+	for name, section := range map[string]elf.Section64{
+		"names":    {Type: uint32(elf.SHT_STRTAB), Off: 0x3000, Size: size},
+		"sections": {Size: size / 64},
+	} {
+		b := elfOf([]byte("xdebugpy"))
+		binary.LittleEndian.PutUint64(b[0x28:], uint64(len(b))) // e_shoff
+		binary.LittleEndian.PutUint16(b[0x3a:], 64)             // e_shentsize
+		if name == "names" {
+			binary.LittleEndian.PutUint16(b[0x3c:], 1) // e_shnum
+		}
+		var headers bytes.Buffer
+		require.NoError(t, binary.Write(&headers, binary.LittleEndian, section))
+		file, err := os.Create(filepath.Join(t.TempDir(), "libpython3.13.so.1.0"))
+		require.NoError(t, err)
+		_, err = file.Write(append(b, headers.Bytes()...))
+		require.NoError(t, err)
+		require.NoError(t, file.Truncate(0x3000+size))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		m, err := readImage(file)
+		runtime.ReadMemStats(&after)
+		require.NoError(t, err, "sections are not asked")
+		require.EqualValues(t, 0x4000, m.runtime)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20), name)
+		require.NoError(t, file.Close())
+	}
 }

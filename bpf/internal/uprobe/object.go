@@ -139,6 +139,10 @@ func symbolTables() []elf.SectionType { return []elf.SectionType{elf.SHT_DYNSYM,
 // functions returns the functions of these names that a symbol table defines; of several of
 // one name the last.
 func (f *object) functions(kind elf.SectionType, wanted []string) (map[string]elf.Sym64, error) {
+	return f.defined(kind, func(is elf.SymType) bool { return is == elf.STT_FUNC }, wanted)
+}
+
+func (f *object) defined(kind elf.SectionType, are func(elf.SymType) bool, wanted []string) (map[string]elf.Sym64, error) {
 	symbols, names, there := f.section(kind)
 	if !there {
 		return nil, nil
@@ -151,10 +155,10 @@ func (f *object) functions(kind elf.SectionType, wanted []string) (map[string]el
 	err = pieces(f.part(symbols.Off, symbols.Size-symbols.Size%symbolBytes), 0, func(piece []byte, _ uint64) error {
 		for ; len(piece) > 0; piece = piece[symbolBytes:] {
 			info, section := piece[4], binary.LittleEndian.Uint16(piece[6:])
-			if elf.ST_TYPE(info) != elf.STT_FUNC || elf.SectionIndex(section) == elf.SHN_UNDEF {
+			if !are(elf.ST_TYPE(info)) || elf.SectionIndex(section) == elf.SHN_UNDEF {
 				continue
 			}
-			if name, is := places[binary.LittleEndian.Uint32(piece)]; is {
+			if name, there := places[binary.LittleEndian.Uint32(piece)]; there {
 				found[name] = elf.Sym64{Value: binary.LittleEndian.Uint64(piece[8:]), Size: binary.LittleEndian.Uint64(piece[16:])}
 			}
 		}
