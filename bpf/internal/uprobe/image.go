@@ -154,11 +154,13 @@ func simulated(instruction uint32) bool {
 	return false
 }
 
-// codeOffset turns the address of a function into its place in the file.
+// codeOffset turns the address of a function into its place in the file. At 0 no code is: the header is there. And who is asked for a
+// breakpoint there (cilium/ebpf, link.Executable) reads the file for a symbol, as a whole.
 func (f *object) codeOffset(address uint64) (uint64, bool) {
 	for _, p := range f.code {
 		if address >= p.Vaddr && address-p.Vaddr < p.Filesz {
-			return address - p.Vaddr + p.Off, true
+			offset := address - p.Vaddr + p.Off
+			return offset, offset != 0
 		}
 	}
 	return 0, false
