@@ -108,7 +108,7 @@ func (w *watch) waiting() map[job]waiters {
 
 // waits reports whether the thread is where ranks wait for others.
 func (f *follower) waits() bool {
-	return f.atWork() || f.told != nil && f.told.waits
+	return f.atWork() || f.told != nil && steps(f.told.class)
 }
 
 // inStore reports whether the thread is where a rank waits for what another one writes into the store.

@@ -183,6 +183,9 @@ func (c *converter) doing(f *follower, at time.Time, signal identity.Signal, obs
 	a.Stamp(f.Process)
 	a.ProcessStackHash(name(f.told.hash))
 	a.ProcessStackStillNs(still.Nanoseconds())
+	if f.told.class != "" {
+		a.ProcessStackWaitClass(string(f.told.class))
+	}
 	if f.rest.Silence == socketstall.Overdue {
 		a.ProcessStackWhere(f.told.where)
 	}

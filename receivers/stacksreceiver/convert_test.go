@@ -111,7 +111,7 @@ func TestGoldenRecords(t *testing.T) {
 		}, "process.stack"},
 		"doing": {func(c *converter) plog.Logs {
 			f := newFollower(rank(42, 3))
-			f.rest, f.told = *rests(), &told{since: start.Add(-time.Minute), hash: 7}
+			f.rest, f.told = *rests(), &told{since: start.Add(-time.Minute), hash: 7, class: waitclass.DataLoading}
 			return c.doing(f, start, identity.Signal{}, start)
 		}, "process.stack.doing"},
 		"moving": {func(c *converter) plog.Logs {

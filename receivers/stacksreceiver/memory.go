@@ -65,7 +65,7 @@ func (w *watch) memory(p *identity.Process) (memory, bool) {
 // standsIn is where it stands, as it was told by this start or the one before.
 func (f *follower) standsIn() stood {
 	if f.told != nil {
-		return stood{calls: f.told.place.Calls, why: f.told.why, names: f.told.names}
+		return stood{calls: f.told.place.Calls, why: f.told.why, names: f.told.names()}
 	}
 	return f.stood
 }

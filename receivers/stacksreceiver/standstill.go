@@ -142,8 +142,7 @@ type told struct {
 	since    time.Time
 	hash     uint64
 	frames   []pystack.Frame     // that its looks share, where it was awaited
-	waits    bool                // for others, or its GPU, by its whole stack
-	names    bool                // for a name server
+	class    waitclass.Class     // what it waits for, by its whole stack
 	left     time.Time           // the look-up, which it may try again; zero while it is there
 	silence  socketstall.Silence // as it was told
 	halted   bool
@@ -151,6 +150,9 @@ type told struct {
 	paid     bool      // for the record of its end
 	where    string    // its line, which no record has said; "" where one has, or none may
 }
+
+// names reports whether it waits for a name server.
+func (t *told) names() bool { return t.class == waitclass.NameServer }
 
 func newFollower(p identity.Process) *follower {
 	return &follower{
@@ -329,11 +331,11 @@ func (f *follower) moves(now time.Time, config *Config, ask inquiry, slept bool)
 	}
 	var o outcome
 	settled := f.told != nil && f.told.why != awaited // whose end lookAtAwaited tells
-	switch there := settled && place.Calls == f.told.place.Calls && place != nowhere && (!worked || f.told.names); {
+	switch there := settled && place.Calls == f.told.place.Calls && place != nowhere && (!worked || f.told.names()); {
 	case !settled:
 	case there:
 		f.told.left = time.Time{}
-	case f.told.names:
+	case f.told.names():
 		f.told.left = cmp.Or(f.told.left, now)
 	default:
 		o.moved, settled = f.leaves(now), false

@@ -580,7 +580,7 @@ func (w *watch) tell(ctx context.Context, c candidate, seen *stacks.Process, sin
 	}
 	w.news = true
 	c.stands(w.now, c.why, hash, main.Place)
-	c.told.since, c.told.waits, c.told.names = since, steps(main.Wait.Class), main.Wait.Class == waitclass.NameServer
+	c.told.since, c.told.class = since, main.Wait.Class
 	if c.why == awaited {
 		c.told.place, c.told.frames = nowhere, main.Python
 	}

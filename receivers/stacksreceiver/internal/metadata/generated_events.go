@@ -212,7 +212,7 @@ type ProcessStackDoing struct {
 
 // ProcessStackDoing begins a record.
 func (b *LogsBuilder) ProcessStackDoing(head record.Head) ProcessStackDoing {
-	return ProcessStackDoingOn(b.Begin(EventProcessStackDoing, 51, head))
+	return ProcessStackDoingOn(b.Begin(EventProcessStackDoing, 52, head))
 }
 
 // ProcessStackDoingOn writes the attributes there.
@@ -238,6 +238,11 @@ func (a ProcessStackDoing) ProcessStackHash(v string) { a.attributes.Str("proces
 // ProcessStackStillNs sets process.stack.still_ns: How long the thread has been there at least.
 func (a ProcessStackDoing) ProcessStackStillNs(v int64) {
 	a.attributes.Int("process.stack.still_ns", v)
+}
+
+// ProcessStackWaitClass sets process.stack.wait_class: What the thread waits for: collective, store (what another rank is to write into the store of the job, outside of a collective), gpu, data_loading, storage, lock, network, name_server, compiling, backward (threads of its own that do not show what they wait for), own_code.
+func (a ProcessStackDoing) ProcessStackWaitClass(v string) {
+	a.attributes.Str("process.stack.wait_class", v)
 }
 
 // ProcessStackWhere sets process.stack.where: Innermost function that is of no library, with its file and line, and what called it: train.py:120 in save_checkpoint < main. Not where the setting leaves frames out, but where a rank waits in a collective for longer than is usual.
