@@ -17,8 +17,14 @@ const (
 	maxCurrents  = 1024                   // processes that are looked at
 	firstAgain   = time.Second            // between two looks, then half as much more each time
 	longestAgain = time.Minute            //
-	longestRound = 100 * time.Millisecond // of looks, once a second
+	longestRound = 100 * time.Millisecond // of questions, once a second
 	atOnceAgain  = 100 * time.Millisecond // between two looks that wait for no round
+
+	// A rank may die as soon as it has said who it is: what it said at the last look before counts then. Until it has
+	// imported what it needs, and says it, looks are frequent.
+	importing   = 20 * time.Second       // the age by which most ranks have said it
+	whileYoung  = 250 * time.Millisecond // between two looks until then
+	longestLook = 25 * time.Millisecond  // of looks, each of these times
 )
 
 // current is a living process that is no rank and may become one.
@@ -30,7 +36,27 @@ type current struct {
 	place   environPlace
 	cgroup  string
 	said    launch // at the last look
+	saidNS  uint64 // since when it says so
 	calls   launch // which rank its calls show
+	gone    bool   // it could not be looked at: it has ended, and what tells so may be on its way
+}
+
+// next is how long it is until it is looked at again.
+func (c *current) next(now uint64) time.Duration {
+	if now < c.startNS+uint64(importing) {
+		return whileYoung
+	}
+	pause := c.pause
+	c.pause = min(c.pause+c.pause/2, longestAgain)
+	return pause
+}
+
+// rank is what it says by now, by its calls where its environment says nothing; no rank for neither.
+func (c *current) rank() launch {
+	if c.said.rank == Unknown && c.calls.rank != Unknown {
+		return c.calls.meets(c.said)
+	}
+	return c.said
 }
 
 // currents are they. Beyond their number the user and the container that has most loses
@@ -51,7 +77,8 @@ func (c *currents) note(r *record, now uint64) {
 	if r.IsRank() || !r.alive() || !Interpreter(r.Comm) {
 		return
 	}
-	one := &current{pid: r.PID, startNS: r.startNS, due: now + uint64(firstAgain), pause: firstAgain, cgroup: r.CgroupPath, said: noLaunch(), calls: noLaunch()}
+	one := &current{pid: r.PID, startNS: r.startNS, pause: firstAgain, cgroup: r.CgroupPath, said: noLaunch(), calls: noLaunch()}
+	one.due = now + uint64(one.next(now))
 	c.of[r.PID] = c.order.Add(one, fairlru.Some, r.Domain, r.ContainerID)
 	if c.order.Len() > maxCurrents {
 		victim, _ := c.order.Victim()
@@ -118,7 +145,7 @@ func (t *Tracker) lookAgain() {
 	due := t.currents.next(now)
 	t.mu.Unlock()
 	for _, one := range due {
-		if time.Since(began) > longestRound {
+		if time.Since(began) > longestLook {
 			return // the others are due the next time
 		}
 		t.lookAt(one, now)
@@ -143,7 +170,7 @@ func (t *Tracker) lookAtFirst(pid uint32) {
 
 func (t *Tracker) lookAt(one *current, now uint64) {
 	t.mu.Lock()
-	one.due, one.pause = now+uint64(one.pause), min(one.pause+one.pause/2, longestAgain)
+	one.due = now + uint64(one.next(now))
 	calls := one.calls
 	t.mu.Unlock()
 	block, err := t.proc.current(one.pid, &one.place)
@@ -153,15 +180,25 @@ func (t *Tracker) lookAt(one *current, now uint64) {
 		t.becomes(one, calls.meets(said))
 	case err != nil && !passing(err):
 		t.mu.Lock()
-		t.currents.forget(one.pid)
+		if one.gone || one.said.rank == Unknown {
+			t.currents.forget(one.pid)
+		}
+		one.gone = true
 		t.mu.Unlock()
-	case err != nil || said.rank == Unknown:
-		one.said = noLaunch()
-	case said != one.said && !t.started(one, said): // it may be about to start others, with one rank after another
+	case err != nil: // what it said before counts, until somebody can look again
+	case said.rank == Unknown:
 		t.mu.Lock()
-		one.said, one.pause, one.due = said, firstAgain, now+uint64(firstAgain)
+		one.said = noLaunch()
 		t.mu.Unlock()
-	default:
+	case said != one.said:
+		t.mu.Lock()
+		one.said, one.saidNS, one.pause = said, now, firstAgain
+		one.due = now + uint64(one.next(now))
+		t.mu.Unlock()
+		if t.started(one, said) {
+			t.becomes(one, said)
+		}
+	case now-one.saidNS >= uint64(firstAgain) || t.started(one, said): // before, it may be about to start others, with one rank after another
 		t.becomes(one, said)
 	}
 }
@@ -190,8 +227,38 @@ func (t *Tracker) becomes(one *current, said launch) {
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.turns(one, said, parent)
+}
+
+// endsAs makes a process that has ended the rank that it said it was at the last look, or by its calls. The caller
+// holds the lock.
+func (t *Tracker) endsAs(r, parent *record) {
+	element := t.currents.of[r.PID]
+	if element == nil || element.Value.startNS != r.startNS {
+		return
+	}
+	one := element.Value
+	said := one.rank()
+	if said.rank == Unknown || t.ledOthers(r, said) {
+		t.currents.forget(r.PID)
+		return
+	}
+	t.turns(one, said, parent)
+}
+
+// ledOthers reports whether a process has started other ranks, as a launcher that says one rank after the other does.
+// It has ended, and they may have.
+func (t *Tracker) ledOthers(r *record, said launch) (led bool) {
+	t.table.queues[exitedRank].Each(func(o *record) {
+		led = led || o.ParentPID == r.PID && o.startNS >= r.startNS && (o.Rank != said.rank || o.WorldSize != said.worldSize)
+	})
+	return led
+}
+
+// turns is becomes for a caller that holds the lock.
+func (t *Tracker) turns(one *current, said launch, parent *record) {
 	t.currents.forget(one.pid)
-	known = t.table.exact(one.pid, one.startNS)
+	known := t.table.exact(one.pid, one.startNS)
 	if known == nil || !known.alive() || known.IsRank() {
 		return
 	}

@@ -114,14 +114,83 @@ func TestOnlyInterpretersThatAreNoRankAreLookedAt(t *testing.T) {
 	c.note(one(3, "nginx", Unknown), 0)
 	c.note(one(4, "python3", 2), 0)
 	require.Len(t, c.of, 2)
-	require.Empty(t, c.next(uint64(firstAgain)-1))
-	require.Len(t, c.next(uint64(firstAgain)), 2)
+	require.Empty(t, c.next(uint64(whileYoung)-1))
+	require.Len(t, c.next(uint64(whileYoung)), 2)
 	c.note(one(1, "python3.12", 0), 0)
 	require.Len(t, c.of, 1)
 	for pid := range uint32(2 * maxCurrents) {
 		c.note(one(100+pid, "python3", Unknown), 0)
 	}
 	require.Len(t, c.of, maxCurrents)
+}
+
+// A process is looked at often while most ranks say who they are, then seldom.
+func TestLooksGetRare(t *testing.T) {
+	var pauses []time.Duration
+	for one, now := (&current{pause: firstAgain}), uint64(0); now < uint64(time.Minute); {
+		pause := one.next(now)
+		pauses, now = append(pauses, pause), now+uint64(pause)
+	}
+	young := int(importing / whileYoung)
+	for _, pause := range pauses[:young] {
+		require.Equal(t, whileYoung, pause)
+	}
+	require.Equal(t, []time.Duration{time.Second, 1500 * time.Millisecond, 2250 * time.Millisecond}, pauses[young:young+3])
+	old := &current{pause: longestAgain}
+	require.Equal(t, longestAgain, old.next(uint64(time.Hour)))
+	require.Equal(t, longestAgain, old.next(uint64(time.Hour)), "it gets no longer")
+}
+
+// A rank that dies as soon as it has said who it is, is one by its end: nobody could look twice.
+func TestARankMaySayWhoItIsAndDie(t *testing.T) {
+	s := newScripted(t, Options{}, nil)
+	said := func(pid uint32, environ ...string) {
+		s.settle()
+		s.currents.of[pid].Value.said = parseEnviron(block(environ...)).in("")
+	}
+	s.exec(100, 1, 0, 0, "PATH=/bin") // calls mp.spawn
+	s.exec(101, 100, 1, 1, "PATH=/bin")
+	s.exec(102, 101, 2, 2, "PATH=/bin") // its resource tracker
+	said(101, rank3()...)
+	s.exit(101, 100, 1, 8, 1<<8)
+	s.exit(102, 101, 2, 8, 0)
+	e := exitOf(t, s.exits, 101)
+	require.Equal(t, []any{3, 8, "job", false, false, 1, uint32(101)}, []any{e.Rank, e.WorldSize, e.JobID, e.Inherited, e.Helper, e.Code, e.RankPID})
+	require.True(t, exitOf(t, s.exits, 102).Inherited)
+
+	s.exec(103, 100, 9, 9, "PATH=/bin") // said nothing
+	s.exec(110, 1, 9, 9, "PATH=/bin")   // a launcher that says one rank after the other, and starts them
+	s.exec(111, 110, 10, 10, "RANK=0", "WORLD_SIZE=2")
+	s.exec(112, 110, 10, 10, "RANK=1", "WORLD_SIZE=2")
+	said(110, "RANK=1", "WORLD_SIZE=2")
+	s.exit(103, 100, 9, 11, 1<<8)
+	s.exit(111, 110, 10, 20, 1<<8)
+	s.exit(112, 110, 10, 20, 1<<8)
+	s.exit(110, 1, 9, 21, 1<<8)
+	require.Equal(t, 0, exitOf(t, s.exits, 111).Rank)
+	require.Equal(t, 1, exitOf(t, s.exits, 112).Rank)
+	s.settle()
+	require.Empty(t, s.exits, "neither who says nothing nor the launcher is a rank")
+	require.Equal(t, Unknown, s.lookup(110, 0, 22).Rank)
+}
+
+// TestARankThatDiesAtItsStartIsKnown is that of a real process, which lives for less than two looks once it has said who it is.
+func TestARankThatDiesAtItsStartIsKnown(t *testing.T) {
+	needsPython(t)
+	tracker := openTracker(t, Options{})
+	exits := watch(t, tracker)
+	cmd, end, _ := starts(t, "-c", "import os, sys\nos.environ.update(RANK='3', WORLD_SIZE='8')\nprint('said', flush=True)\nsys.stdin.read()\nsys.exit(1)")
+	pid := uint32(cmd.Process.Pid)
+	require.Eventually(t, func() bool { // a look finds it; the next would make it a rank
+		tracker.mu.RLock()
+		defer tracker.mu.RUnlock()
+		known := tracker.currents.of[pid]
+		return known == nil || known.Value.said.rank == 3
+	}, hosttest.Patience, time.Millisecond)
+	require.NoError(t, end.Close())
+	require.Error(t, cmd.Wait())
+	e := exitOf(t, exits, pid)
+	require.Equal(t, []any{3, 8, false, 1}, []any{e.Rank, e.WorldSize, e.Inherited, e.Code})
 }
 
 // TestThePresentEnvironmentIsInItsMemory reads that of Python, which sets variables by the C

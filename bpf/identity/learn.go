@@ -73,6 +73,10 @@ func (t *Tracker) onExit(e *event) {
 	if r.told {
 		return
 	}
+	if !r.IsRank() && r.alive() {
+		t.endsAs(r, t.table.at(e.parentPID, e.timeNS))
+		r = t.table.exact(e.pid, e.startNS)
+	}
 	r.told = true
 	t.table.end(r, e.timeNS)
 	t.wrapperEnded(r, e)

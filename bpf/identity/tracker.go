@@ -212,7 +212,7 @@ func (t *Tracker) Close() error {
 // run handles events, and between them what has to be done now and then.
 func (t *Tracker) run() {
 	defer close(t.done)
-	due := time.Now().Add(maintenance)
+	due, looks := time.Now().Add(maintenance), time.Now().Add(whileYoung)
 	for {
 		began := bootNow()
 		switch err := t.handleUntil(time.Now().Add(drain)); {
@@ -229,6 +229,10 @@ func (t *Tracker) run() {
 		}
 		t.onExits(t.behind.due(bootNow())) // the end of their first process was lost
 		t.tellAsked(bootNow())
+		if now := time.Now(); !now.Before(looks) {
+			t.lookAgain()
+			looks = time.Now().Add(whileYoung)
+		}
 		if now := time.Now(); !now.Before(due) {
 			t.maintain(now)
 			due = time.Now().Add(maintenance)
@@ -297,7 +301,6 @@ func (t *Tracker) maintain(now time.Time) {
 	for _, pid := range again {
 		t.learn(pid, maxAncestors, true)
 	}
-	t.lookAgain()
 	t.source.tidy(bootNow(), t.hasEnded)
 
 	drops := t.source.dropped()

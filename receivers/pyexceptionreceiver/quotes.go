@@ -29,7 +29,7 @@ const mostQuotes = 256
 
 // quotes brings exceptions that quote a rank's together with the end of that rank. Either comes first.
 type quotes struct {
-	launchers atomic.Pointer[map[identity.Born]string] // who has started ranks that lived at one of the last two looks, with their domain
+	launchers atomic.Pointer[map[identity.Born]string] // who has started ranks, or what may be some, that lived at one of the last two looks, with their domain
 	before    map[identity.Born]string                 // at the last look
 	list      fairlru.List[*quote]
 }
@@ -38,11 +38,13 @@ type quotes struct {
 type quote struct {
 	at       *fairlru.Element[*quote]
 	launcher identity.Born
+	domain   string
 	end      *identity.Exit     // of a rank that it has started, or
 	event    *pyexception.Event // what it displayed
 }
 
-// saw takes the living ranks, and who has a number now.
+// saw takes the living ranks and what may be some, and who has a number now. A rank that dies at its start may be
+// known as one by its end alone.
 func (q *quotes) saw(ranks []identity.Process, who func(pid uint32) (identity.Process, bool)) {
 	now, parents := map[identity.Born]string{}, map[uint32]*identity.Process{}
 	for i := range ranks {
@@ -93,7 +95,7 @@ func (q *quotes) displayed(e *pyexception.Event, by *identity.Process) (*pyexcep
 	if !q.launcher(by) || quoteIn(e) == nil {
 		return nil, nil
 	}
-	return q.meet(&quote{launcher: by.Born(), event: e}, by.Domain)
+	return q.meet(&quote{launcher: by.Born(), domain: by.Domain, event: e})
 }
 
 // exited is the same for the end of a process.
@@ -101,12 +103,27 @@ func (q *quotes) exited(end *identity.Exit) (*pyexception.Event, *identity.Proce
 	if end.Inherited || end.Code != exceptionStatus {
 		return nil, nil
 	}
+	launcher, domain := q.launcherOf(&end.Process)
+	if launcher.PID == 0 {
+		return nil, nil
+	}
+	return q.meet(&quote{launcher: launcher, domain: domain, end: end})
+}
+
+// launcherOf is who has started a rank that has ended; none where nobody knows. It may have ended by now, and
+// what it displayed waits.
+func (q *quotes) launcherOf(rank *identity.Process) (found identity.Born, domain string) {
 	for launcher, domain := range q.launched() {
-		if started(launcher, domain, &end.Process) {
-			return q.meet(&quote{launcher: launcher, end: end}, domain)
+		if started(launcher, domain, rank) {
+			return launcher, domain
 		}
 	}
-	return nil, nil
+	q.list.Each(func(one *quote) {
+		if started(one.launcher, one.domain, rank) {
+			found, domain = one.launcher, one.domain
+		}
+	})
+	return found, domain
 }
 
 // time is when this side came.
@@ -118,7 +135,7 @@ func (q *quote) time() time.Time {
 }
 
 // meet finds the other side of one, or has it wait. What has waited for too long counts no more.
-func (q *quotes) meet(one *quote, domain string) (*pyexception.Event, *identity.Process) {
+func (q *quotes) meet(one *quote) (*pyexception.Event, *identity.Process) {
 	var found *quote
 	var old []*quote
 	ends := 0 // of ranks that nobody numbers
@@ -145,7 +162,7 @@ func (q *quotes) meet(one *quote, domain string) (*pyexception.Event, *identity.
 			victim, _ := q.list.Victim()
 			q.list.Remove(victim)
 		}
-		one.at = q.list.Add(one, fairlru.Little, domain)
+		one.at = q.list.Add(one, fairlru.Little, one.domain)
 		return nil, nil
 	}
 	q.list.Remove(found.at)

@@ -100,6 +100,18 @@ func TestAQuoteIsTheExceptionOfItsRank(t *testing.T) {
 			q.saw(nil, knows())
 			return says(q, quotation(time.Second, quotedText))
 		},
+		"it was no rank until its end": func(q *quotes) (*pyexception.Event, *identity.Process) {
+			*q = quotes{}
+			unknown := spawned(0)
+			unknown.Rank, unknown.LocalRank = identity.Unknown, identity.Unknown
+			q.saw([]identity.Process{unknown}, knows(launcher()))
+			inner, _ := says(q, quotation(100*time.Millisecond, quotedText))
+			require.Nil(t, inner)
+			for range 2 { // both have ended
+				q.saw(nil, knows())
+			}
+			return q.exited(ended(0, 1))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := quotesOf()
@@ -110,6 +122,7 @@ func TestAQuoteIsTheExceptionOfItsRank(t *testing.T) {
 			require.EqualValues(t, 42, inner.Thread)
 			require.Equal(t, "ValueError: bad batch 3 at train.py:297 in run", summarize(inner.Chain))
 			require.Len(t, inner.Chain[0].Frames, 3)
+			q.list.Each(func(*quote) { require.Equal(t, 1, q.list.Len(), "at most the end of the other one waits") })
 			inner, _ = says(q, quotation(time.Second, quotedText))
 			require.Nil(t, inner, "it was told")
 		})

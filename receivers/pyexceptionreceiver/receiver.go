@@ -2,6 +2,7 @@ package pyexceptionreceiver
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/consumer"
@@ -101,7 +102,11 @@ func (x *exceptions) use(ctx context.Context, s source) error {
 func (x *exceptions) ranks(ctx context.Context) []identity.Process {
 	ranks, over := probereceiver.Oldest(x.resolver, x.config.MaxProcesses)
 	x.telemetry.ReceiverPyexceptionProcessesSkipped.Add(ctx, int64(over))
-	x.quotes.saw(ranks, func(pid uint32) (identity.Process, bool) { return x.resolver.Lookup(pid, 0, time.Now()) })
+	started := ranks
+	if candidates, ok := x.resolver.(identity.Candidates); ok {
+		started = append(slices.Clip(ranks), candidates.Unranked()...)
+	}
+	x.quotes.saw(started, func(pid uint32) (identity.Process, bool) { return x.resolver.Lookup(pid, 0, time.Now()) })
 	return ranks
 }
 
