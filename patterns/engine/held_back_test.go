@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
 
 	"github.com/tracecoreai/tracecore/patterns/engine"
@@ -109,6 +110,45 @@ func TestPeersOfARankThatLeavesAreNeverAccused(t *testing.T) {
 	verdicts := e.Verdicts()
 	require.Len(t, verdicts, 1)
 	require.Equal(t, []any{verdict.Error, verdict.Full, "0"}, []any{verdicts[0].Severity, verdicts[0].Confidence, verdicts[0].Culprit["rank"]})
+}
+
+// What a rank says of itself is what the verdict waits for, where the rule takes that for certain: the kernel's word of its
+// sockets then waits no longer.
+func TestWhatAVerdictWaitsForMayComeByAWeakerWord(t *testing.T) {
+	record := func(after time.Duration, event, trust string, pid int64, set func(a pcommon.Map)) plog.Logs {
+		return logs(1, began.Add(after), func(_ int, lr plog.LogRecord) {
+			lr.SetEventName(event)
+			a := lr.Attributes()
+			a.PutInt("process.pid", pid)
+			a.PutStr("process.executable.name", "python")
+			a.PutInt("gen_ai.training.rank", 3)
+			a.PutStr("gen_ai.training.job_id", "llm")
+			a.PutStr("tracecore.trust", trust)
+			set(a)
+		})
+	}
+	for class, wait := range map[string]time.Duration{"data_loading": 0, "own_code": 2 * time.Second} {
+		e := newEngine(t, engine.Options{})
+		e.Advance(began)
+		e.Logs(record(0, "process.exit", "proven", 1001, func(a pcommon.Map) {
+			a.PutInt("process.exit.signal", 9)
+			a.PutBool("process.exit.inherited_identity", true)
+		}))
+		e.Logs(record(3*time.Second, "nccl.socket.stall", "proven", 42, func(pcommon.Map) {}))
+		require.Empty(t, e.Verdicts())
+		e.Logs(record(3*time.Second, "process.stack.doing", "claimed", 42, func(a pcommon.Map) {
+			a.PutStr("process.stack.wait_class", class)
+			a.PutStr("nccl.rank.silence", "overdue")
+		}))
+		if wait > 0 {
+			e.Advance(began.Add(3*time.Second + wait - time.Millisecond))
+			require.Empty(t, e.Verdicts(), class)
+		}
+		e.Advance(began.Add(3*time.Second + wait))
+		verdicts := e.Verdicts()
+		require.Len(t, verdicts, 1, class)
+		require.Equal(t, "dataloader_hang", verdicts[0].Pattern)
+	}
 }
 
 // Where no second one dies, the job was over: the death is told by itself.

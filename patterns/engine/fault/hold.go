@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"math"
 	"slices"
 
 	"github.com/tracecoreai/tracecore/internal/fairlru"
@@ -15,7 +16,7 @@ func (f *Fault) holdBack() bool {
 	}
 	for i := range f.rule.HoldBack {
 		h := &f.rule.HoldBack[i]
-		if since := f.holdsSince(f.rule.watch(h.Evidence)); since != 0 && !slices.ContainsFunc(h.Unless, func(name string) bool { return f.saw(f.rule.watch(name)) }) {
+		if since := f.holdsSince(f.rule.watch(h.Evidence)); since != 0 && !slices.ContainsFunc(h.Unless, f.shown) {
 			until = max(until, since+int64(h.For))
 		}
 	}
@@ -25,6 +26,13 @@ func (f *Fault) holdBack() bool {
 	v.nextQuiet = until
 	f.set.time.Call(f, until)
 	return true
+}
+
+// shown reports whether evidence of that name was seen, also by a weaker word than that of the verdict, if the rule
+// takes that for certain.
+func (f *Fault) shown(name string) bool {
+	w := f.rule.watch(name)
+	return f.saw(w) || f.holds(w, math.MinInt64, math.MaxInt64, f.rule.Trust.Full)
 }
 
 // holdsSince is since when evidence holds a verdict back, 0 where it does not. What a detector found, and what the thing
