@@ -25,16 +25,17 @@ func (t *trail) speakers(evidence int) map[string][]incident.Process {
 	}
 	found := map[string][]incident.Process{}
 	w := t.rule.Watches[evidence]
+	dependent := w.Follows != nil || len(w.over)+len(w.unsaid) > 0
 	for i := range t.marks[evidence] {
 		m := &t.marks[evidence][i]
-		if m.Trust < verdict.Claimed || m.Gone || (w.Follows != nil || w.over != nil) && !t.counts(w, m, verdict.Claimed) {
+		if m.Trust < verdict.Claimed || m.Gone || dependent && !t.counts(w, m, verdict.Claimed) {
 			continue
 		}
 		for _, p := range t.rule.processes(m) {
 			found[p.Host+"\x00"+p.PID] = append(found[p.Host+"\x00"+p.PID], p)
 		}
 	}
-	if w.Follows != nil || w.over != nil { // other marks change that
+	if dependent { // other marks change that
 		return found
 	}
 	if t.spoke == nil {
