@@ -46,6 +46,20 @@ func (c *converter) records(events []stall.Event, watched []stall.Watched, left 
 	for i := range left {
 		c.left(&left[i], observed)
 	}
+	return c.emit()
+}
+
+// kept makes a record of each process that failed and had lost no connection; nil when there is none to make.
+func (c *converter) kept(all []stall.Kept, observed time.Time) *plog.Logs {
+	for i := range all {
+		p := all[i].Process
+		text := fmt.Sprintf("rank %d failed, and had lost no connection to its job before", p.Rank)
+		c.logs.NcclSocketKept(record.Head{Trust: record.Proven, Time: all[i].Time, Observed: observed, Severity: record.Info, Text: text}).Stamp(p)
+	}
+	return c.emit()
+}
+
+func (c *converter) emit() *plog.Logs {
 	logs := c.logs.Emit()
 	if logs.LogRecordCount() == 0 {
 		return nil

@@ -116,6 +116,17 @@ func TestGoldenRecordsOfWhoLeft(t *testing.T) {
 	require.NoError(t, plogtest.CompareLogs(want, *logs))
 }
 
+func TestGoldenRecordOfWhoKeptItsConnections(t *testing.T) {
+	logs := newTestConverter().kept([]stall.Kept{{Process: rank(42, 3), Time: start}}, start.Add(time.Minute))
+	file := filepath.Join("testdata", "golden", "kept.yaml")
+	if *update {
+		require.NoError(t, golden.WriteLogsToFile(file, *logs))
+	}
+	want, err := golden.ReadLogs(file)
+	require.NoError(t, err)
+	require.NoError(t, plogtest.CompareLogs(want, *logs))
+}
+
 func series(fn func(*stall.Series)) {
 	stalled := rank(42, 3)
 	stalled.Trace = identity.Trace{TraceID: [16]byte{0: 1}, SpanID: [8]byte{0: 2}}

@@ -24,6 +24,7 @@ type fakeSource struct {
 	sockets []ncclsock.Socket
 	err     error
 	owners  []uint32
+	over    int // sockets for which there is no room
 }
 
 func (f *fakeSource) set(err error, sockets ...ncclsock.Socket) {
@@ -43,7 +44,7 @@ func (f *fakeSource) Snapshot(owners []uint32, s *ncclsock.Snapshot) error {
 	defer f.mu.Unlock()
 	f.looked <- struct{}{}
 	f.at, f.owners = f.at.Add(time.Second), owners
-	*s = ncclsock.Snapshot{Time: f.at, Sockets: append(s.Sockets[:0], f.sockets...), Unreadable: 1, Over: 2}
+	*s = ncclsock.Snapshot{Time: f.at, Sockets: append(s.Sockets[:0], f.sockets...), Unreadable: 1, Over: f.over}
 	return f.err
 }
 

@@ -61,7 +61,7 @@ func (w *watcher) round(owners []identity.Process) *stall.Round {
 	for i := range w.snapshot.Sockets {
 		holders[w.snapshot.Sockets[i].PID] = true
 	}
-	r := &stall.Round{Time: w.snapshot.Time, Tick: w.snapshot.Tick, Sockets: w.snapshot.Sockets, Processes: make(map[uint32]stall.Process, len(owners))}
+	r := &stall.Round{Time: w.snapshot.Time, Tick: w.snapshot.Tick, Sockets: w.snapshot.Sockets, Partial: w.snapshot.Over > 0, Processes: make(map[uint32]stall.Process, len(owners))}
 	roots, kin := map[uint32]bool{}, activity.Kin(owners)
 	for _, p := range owners {
 		roots[p.PID] = !p.Inherited

@@ -29,6 +29,7 @@ type bench struct {
 	*probereceivertest.Bench
 	source  *fakeSource // the last that was opened
 	at      time.Time   // of the first snapshot of the next source
+	over    int         // sockets for which the next source has no room
 	config  *Config
 	factory receiver.Factory
 }
@@ -43,7 +44,7 @@ func newBench(t *testing.T) *bench {
 
 func (b *bench) newFactory() receiver.Factory {
 	return newFactory(surroundings{ticks: b.Ticks, open: func(*Config) (source, error) {
-		b.source = &fakeSource{Probe: probereceivertest.NewProbe(), at: b.at, changes: make(chan ncclsock.Change), looked: make(chan struct{}, 1)}
+		b.source = &fakeSource{Probe: probereceivertest.NewProbe(), at: b.at, over: b.over, changes: make(chan ncclsock.Change), looked: make(chan struct{}, 1)}
 		return b.source, b.Open()
 	}})
 }
@@ -240,8 +241,80 @@ func TestChangesWithoutEndAreTakenUpToALimit(t *testing.T) {
 	senders.Wait()
 }
 
+// A rank fails and the kernel closes its connections: that it had lost none is told without another snapshot, in whichever order
+// both are heard. Where it had lost one, or a snapshot had no room for all sockets, it is not told.
+func TestWhoFailsAndHadLostNothingIsToldAtOnce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		endsFirst bool
+		over      int
+		before    []ncclsock.Change
+		told      bool
+	}{
+		"its end is heard first": {endsFirst: true, told: true},
+		"its end is heard last":  {told: true},
+		"it had lost one":        {before: []ncclsock.Change{{Old: ncclsock.Established, New: ncclsock.Close, Error: 104}}},
+		"sockets without room":   {over: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.over = tc.over
+			failing := rank(42, 3)
+			failing.StartTime = start.Add(3 * time.Second) // after the first snapshot
+			b.Resolver.Know(failing)
+			receivers := b.start(t)
+			b.look(t, 2)
+			one, two := unread(), unread()
+			one.Local, one.Remote = netip.MustParseAddrPort("10.0.0.3:41000"), netip.MustParseAddrPort("10.0.0.2:42000")
+			two.Cookie, two.Local, two.Remote = 8, netip.MustParseAddrPort("10.0.0.3:41001"), netip.MustParseAddrPort("10.0.0.2:42001")
+			for n := range 6 {
+				for _, s := range []*ncclsock.Socket{&one, &two} {
+					s.ReceiveQueueBytes, s.BytesReceived, s.BytesRead, s.BytesSent, s.BytesAcked, s.LastSentAge = 0, uint64(n)<<20, uint64(n)<<20, uint64(n)<<20, uint64(n)<<20, 0
+				}
+				b.source.set(nil, one, two)
+				b.look(t, 1)
+			}
+			at := start.Add(9 * time.Second)
+			end := func() { b.Resolver.Exit(t, identity.Exit{Process: failing, Time: at, Code: 4}) }
+			if tc.endsFirst {
+				end()
+			}
+			for _, lost := range tc.before {
+				lost.Cookie, lost.Time = one.Cookie, at
+				b.source.changes <- lost
+			}
+			for _, s := range []*ncclsock.Socket{&one, &two} {
+				b.source.changes <- ncclsock.Change{Cookie: s.Cookie, PID: 42, Old: ncclsock.Established, New: ncclsock.FinWait1, Time: at.Add(time.Millisecond)}
+			}
+			if !tc.endsFirst {
+				end()
+			}
+			watched := b.Next(t)
+			require.Equal(t, metadata.EventNcclSocketWatched, watched.EventName())
+			for tc.told {
+				r := b.Next(t)
+				if r.EventName() == metadata.EventNcclSocketWatched {
+					continue // with since when
+				}
+				require.Equal(t, metadata.EventNcclSocketKept, r.EventName())
+				require.EqualValues(t, at.UnixNano(), r.Timestamp())
+				require.EqualValues(t, 42, r.Attributes().AsRaw()["process.pid"])
+				require.Equal(t, "proven", r.Attributes().AsRaw()["tracecore.trust"])
+				break
+			}
+			b.Resolver.Know()
+			b.source.set(nil)
+			b.look(t, 5)
+			stop(t, receivers)
+			for len(b.Records) > 0 {
+				require.NotEqual(t, metadata.EventNcclSocketKept, b.Next(t).EventName())
+			}
+		})
+	}
+}
+
 func TestProbesCountersAreMetrics(t *testing.T) {
 	b := newBench(t)
+	b.over = 2
 	b.start(t)
 	b.source.set(nil, unread())
 	b.look(t, 3)

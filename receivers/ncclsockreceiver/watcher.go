@@ -172,6 +172,7 @@ func (w *watcher) watch(ctx context.Context, s source, changes <-chan *ncclsock.
 	exits, cancel := probereceiver.WatchExits(w.resolver, pendingExits, nil, func() { w.lost.Add(1) })
 	defer cancel()
 	defer func() { w.learned.Save(w.resolver, w.tracker.Memory) }()
+	w.tracker.Missed()
 	var outcomes probereceiver.Scans
 	for {
 		select {
@@ -190,6 +191,16 @@ func (w *watcher) watch(ctx context.Context, s source, changes <-chan *ncclsock.
 			if err := outcomes.Judge(w.look(ctx, s)); err != nil {
 				return err
 			}
+		}
+		w.tellKept()
+	}
+}
+
+// tellKept tells at once of those that failed and had lost no connection: a verdict may wait for that.
+func (w *watcher) tellKept() {
+	if kept := w.tracker.Kept(); len(kept) > 0 && w.logs.Open() {
+		if logs := w.convert.kept(kept, time.Now()); logs != nil {
+			w.logs.Put(*logs)
 		}
 	}
 }

@@ -293,6 +293,7 @@ func (ec *EventConfig) Unmarshal(parser *confmap.Conf) error {
 
 // EventsConfig provides config for ncclsock events.
 type EventsConfig struct {
+	NcclSocketKept     EventConfig `mapstructure:"nccl.socket.kept"`
 	NcclSocketLeft     EventConfig `mapstructure:"nccl.socket.left"`
 	NcclSocketLeftEnd  EventConfig `mapstructure:"nccl.socket.left.end"`
 	NcclSocketStall    EventConfig `mapstructure:"nccl.socket.stall"`
@@ -303,6 +304,9 @@ type EventsConfig struct {
 
 func DefaultEventsConfig() EventsConfig {
 	return EventsConfig{
+		NcclSocketKept: EventConfig{
+			Enabled: true,
+		},
 		NcclSocketLeft: EventConfig{
 			Enabled: true,
 		},

@@ -10,6 +10,7 @@ import (
 
 // The names of the events.
 const (
+	EventNcclSocketKept     = "nccl.socket.kept"
 	EventNcclSocketLeft     = "nccl.socket.left"
 	EventNcclSocketLeftEnd  = "nccl.socket.left.end"
 	EventNcclSocketStall    = "nccl.socket.stall"
@@ -21,6 +22,7 @@ const (
 // ByName says of each event whether it is enabled.
 func (c EventsConfig) ByName() map[string]bool {
 	return map[string]bool{
+		EventNcclSocketKept:     c.NcclSocketKept.Enabled,
 		EventNcclSocketLeft:     c.NcclSocketLeft.Enabled,
 		EventNcclSocketLeftEnd:  c.NcclSocketLeftEnd.Enabled,
 		EventNcclSocketStall:    c.NcclSocketStall.Enabled,
@@ -55,6 +57,33 @@ func (b *LogsBuilder) SetHost(host record.Host) {
 	host.Set(resource.SetHostName, resource.SetHostID, resource.SetK8sNodeName, resource.SetHostBootID)
 	b.SetResource(resource.Emit())
 }
+
+// NcclSocketKept writes the attributes of the event nccl.socket.kept: A process of a rank failed, and had lost no connection to its job in the five minutes before. Each stood until the process closed it, or stands at a process that it had started. Told as soon as the kernel has told all of that; not of a process of whose time something was missed, and not where another rank on this node had closed its connections first.
+type NcclSocketKept struct {
+	attributes *record.Attributes
+	record.TrustAttributes
+	record.IdentityAttributes
+}
+
+// NcclSocketKept begins a record.
+func (b *LogsBuilder) NcclSocketKept(head record.Head) NcclSocketKept {
+	return NcclSocketKeptOn(b.Begin(EventNcclSocketKept, 17, head))
+}
+
+// NcclSocketKeptOn writes the attributes there.
+func NcclSocketKeptOn(attributes *record.Attributes) NcclSocketKept {
+	return NcclSocketKept{
+		attributes,
+		record.TrustAttributesOn(attributes),
+		record.IdentityAttributesOn(attributes),
+	}
+}
+
+// EventName is nccl.socket.kept.
+func (NcclSocketKept) EventName() string { return EventNcclSocketKept }
+
+// Attributes is where they are written.
+func (a NcclSocketKept) Attributes() *record.Attributes { return a.attributes }
 
 // NcclSocketLeft writes the attributes of the event nccl.socket.left: A process of a rank closed its connections to its job, the last as the first, and has lived for two seconds since. It has none any more. The record has the time of the first. Once for each process; not where the probe tells no changes of sockets.
 type NcclSocketLeft struct {

@@ -24,5 +24,6 @@ type Round struct {
 	Time      time.Time
 	Tick      time.Duration // of the kernel's clock, 0 not known
 	Sockets   []ncclsock.Socket
+	Partial   bool // there were more
 	Processes map[uint32]Process
 }

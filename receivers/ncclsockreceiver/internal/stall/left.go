@@ -48,7 +48,7 @@ type parting struct {
 	over   bool // that this is over was told
 }
 
-// parted is a process that is gone, and had closed connections before.
+// parted is a process that is gone: its end, or that of its connections, may be heard later.
 type parted struct {
 	process identity.Process
 	of      *rank // as it was
@@ -60,6 +60,7 @@ type partings struct {
 	of    map[identity.Born]*fairlru.Element[*parted]
 	order fairlru.List[*parted]
 	left  []Left // since the last snapshot
+	kept  []Kept // since they were asked for
 }
 
 func (ps *partings) add(p *parted) {
@@ -89,12 +90,16 @@ func (t *Tracker) Ended(e *identity.Exit) {
 	if r == nil || r.now.Born() != born {
 		return
 	}
-	t.partings.forget(born)
 	by, p := &e.Signalled, &r.parting
 	asked := by.Number != 0 && by.Sender.Relation != identity.RelationItself && by.Sender.Relation != identity.RelationKernel
 	if asked && p.first && !p.told && r.open == 0 && by.Time.Sub(p.last) >= sooner {
 		p.told = true
 		t.partings.left = append(t.partings.left, Left{Process: r.now.Process, Time: p.at, First: true, Closed: p.closed})
+		return
+	}
+	if e.Failed() {
+		r.endedAt = e.Time
+		t.vouch(r)
 	}
 }
 
@@ -111,15 +116,23 @@ func (s *socket) joins() bool {
 // (tcp_close_state), or without an error to CLOSE: with unread data, or without lingering (__tcp_close). What the far
 // end does leads to CLOSE_WAIT (tcp_fin), a reset, a timeout and an administrator to CLOSE with an error.
 func (t *Tracker) closes(s *socket, c *ncclsock.Change) {
-	if c.Old != ncclsock.Established && c.Old != ncclsock.CloseWait || !s.joins() {
+	if c.Old != ncclsock.Established && c.Old != ncclsock.CloseWait {
 		return
 	}
 	r, p := s.rank, &s.rank.parting
-	if s.now.State == established && !s.shut && s.round == t.round { // as the last snapshot counted it
+	itself := c.New == ncclsock.FinWait1 || c.New == ncclsock.LastAck || c.New == ncclsock.Close && c.Error == 0
+	if itself && c.Old == ncclsock.Established {
+		s.ends(closed, c.Time)
+	} else {
+		s.ends(broken, c.Time)
+	}
+	if !s.joins() {
+		return
+	}
+	if s.now.State == established && !s.shut && s.round == r.round { // as the last snapshot counted it
 		s.shut = true
 		r.open--
 	}
-	itself := c.New == ncclsock.FinWait1 || c.New == ncclsock.LastAck || c.New == ncclsock.Close && c.Error == 0
 	if itself && !p.at.IsZero() {
 		p.last = c.Time
 	}

@@ -29,7 +29,7 @@ func (rs ranks) take(processes map[uint32]Process, recalled map[identity.Born]Me
 	for pid, p := range processes {
 		r := rs[pid]
 		if r == nil || restarted(&r.now, &p) {
-			r = &rank{moved: never, metAt: c.now, met: c.at, baseAt: c.now, cpu: p.CPU, mainCPU: p.MainCPU, now: p, haltedAt: never}
+			r = &rank{sockets: map[uint64]*socket{}, moved: never, metAt: c.now, met: c.at, baseAt: c.now, cpu: p.CPU, mainCPU: p.MainCPU, now: p, haltedAt: never}
 			r.work = work{last: c.now, how: socketstall.Idle}
 			m, known := recalled[p.Born()]
 			r.known, r.movedBefore = known, m.Moved
@@ -47,7 +47,7 @@ func (rs ranks) take(processes map[uint32]Process, recalled map[identity.Born]Me
 			if r.job != nil && r.collectiveNow {
 				r.job.tainted = c.now // what it ends is no pause
 			}
-			if p := &r.parting; !p.at.IsZero() && p.first && !p.told {
+			if !r.parting.told && !r.kept && r.joins() {
 				partings.add(&parted{r.now.Process, r, c.now + ended})
 			}
 			delete(rs, pid)
@@ -111,10 +111,16 @@ type rank struct {
 	communicates bool // it has had sockets of a communicator, whose data may go another way
 	joined       bool // it was told that it takes part in its job
 
-	open       int       // connections to its job
-	halfClosed bool      // it has one that the far end has closed, as of the last snapshot
-	lostAt     time.Time // when the far end of one last closed it, or it failed
+	sockets    map[uint64]*socket // that it has, and lately had
+	open       int                // connections to its job
+	halfClosed bool               // it has one that the far end has closed, as of the last snapshot
+	lostAt     time.Time          // when the far end of one last closed it, or it failed
 	parting    parting
+
+	endedAt  time.Time // when it failed; zero while it lives, or where it ended well
+	brokenAt time.Time // when the far end of any connection last closed it, or it failed, or nobody heard how it ended
+	passedAt time.Time // of the snapshot in which a process that it had started still holds one
+	kept     bool      // that it lost none was told
 
 	haltedAt time.Duration // the last snapshot before it was halted; never if it was when it was met
 

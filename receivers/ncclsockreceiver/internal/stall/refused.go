@@ -66,6 +66,9 @@ func (rs *refused) forget(r *refusals) {
 func (t *Tracker) Note(c *ncclsock.Change) {
 	if s := t.sockets.of(c); s != nil && c.Kind == ncclsock.StateChanged {
 		t.closes(s, c)
+		if s.rank.open <= 0 { // else it is not the last of many
+			t.vouch(s.rank)
+		}
 	}
 	if c.Error == 0 {
 		return

@@ -21,6 +21,7 @@ type socket struct {
 	guessed bool             // the libraries of its process told, or nothing did
 	errno   int32            // that it reported
 	shut    bool             // an end has closed it since the last snapshot
+	over    ending           // how it ended, as far as that was heard
 	goneAt  time.Duration    // when it was missed
 
 	far     int     // rank of its job at the other end, also when that has died; Unknown

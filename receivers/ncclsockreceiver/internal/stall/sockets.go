@@ -33,7 +33,7 @@ func newSockets(o *Options) sockets {
 // its order.
 func (ss *sockets) take(snapshot []ncclsock.Socket, ranks map[uint32]*rank, c *clock) []*socket {
 	seen := make([]*socket, 0, len(snapshot))
-	ss.make(snapshot)
+	ss.make(snapshot, c)
 	for i := range snapshot {
 		next := &snapshot[i]
 		r := ranks[next.PID]
@@ -51,6 +51,9 @@ func (ss *sockets) take(snapshot []ncclsock.Socket, ranks map[uint32]*rank, c *c
 			// Another process has it now; or it just began to connect when it was
 			// met, and had no port yet: tcp_v4_connect (net/ipv4/tcp_ipv4.c) sets
 			// the state first. Or it has become known whose job its rank is of.
+			if s.rank != r {
+				s.passes(next, c)
+			}
 			ss.unlink(s)
 			s = ss.meet(next, r, c)
 		default:
@@ -68,7 +71,7 @@ func (ss *sockets) take(snapshot []ncclsock.Socket, ranks map[uint32]*rank, c *c
 
 // make makes room for a snapshot, in which processes have shared it already. Sockets that it lacks
 // give way, those of the process that lacks most first: it makes them come and go.
-func (ss *sockets) make(snapshot []ncclsock.Socket) {
+func (ss *sockets) make(snapshot []ncclsock.Socket, c *clock) {
 	if len(ss.byCookie)+len(snapshot) <= ss.most {
 		return
 	}
@@ -91,6 +94,7 @@ func (ss *sockets) make(snapshot []ncclsock.Socket) {
 		for _, s := range missing[pid] {
 			if len(ss.byCookie)+fresh > ss.most {
 				ss.unlink(s)
+				s.vanishes(c)
 			}
 		}
 	}
@@ -157,7 +161,7 @@ func plain(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr()
 
 // link puts s into the indices and finds its other end.
 func (ss *sockets) link(s *socket) {
-	ss.byCookie[s.now.Cookie] = s
+	ss.byCookie[s.now.Cookie], s.rank.sockets[s.now.Cookie] = s, s
 	ss.ports[accepting(s)]++
 	ss.ports[connecting(s)]++
 	s.pair = pairOf(s.rank.job, &s.now)
@@ -176,6 +180,7 @@ func (s *socket) meetRank(far *rank) { s.farPID, s.far = far.now.PID, far.now.Ra
 // unlink takes s out of the indices.
 func (ss *sockets) unlink(s *socket) {
 	delete(ss.byCookie, s.now.Cookie)
+	delete(s.rank.sockets, s.now.Cookie)
 	for _, key := range [...]portKey{accepting(s), connecting(s)} {
 		if ss.ports[key]--; ss.ports[key] <= 0 {
 			delete(ss.ports, key)
@@ -197,19 +202,24 @@ const (
 	roundsGone = 2 // a socket may be missing once: a process whose descriptors could not be read has them still
 )
 
-// forget drops what is gone.
+// forget drops what is gone. The last of it that is heard may come later.
 func (ss *sockets) forget(c *clock) {
 	for _, s := range ss.byCookie {
 		if c.round-s.round < roundsGone && s.rank.round == c.round {
 			continue
 		}
 		ss.unlink(s)
-		if s.joins() {
-			ss.lately.add(s, c)
+		if s.kind == socketstall.Other {
+			s.vanishes(c)
+			continue
+		}
+		ss.lately.add(s, c)
+		if _, there := ss.lately.of[s.now.Cookie]; there {
+			s.rank.sockets[s.now.Cookie] = s
 		}
 	}
 	for ss.lately.order.Len() > 0 && c.now-ss.lately.order.Oldest().goneAt > heardFor {
-		ss.lately.forget(ss.lately.order.Oldest())
+		ss.lately.drop(ss.lately.order.Oldest(), c)
 	}
 }
 
@@ -225,8 +235,15 @@ func (l *lately) add(s *socket, c *clock) {
 	l.of[s.now.Cookie] = l.order.Add(s, fairlru.Little, s.rank.now.Domain, strconv.FormatUint(uint64(s.rank.now.PID), 10))
 	if l.order.Len() > maxLately {
 		victim, _ := l.order.Victim()
-		l.forget(victim.Value)
+		l.drop(victim.Value, c)
 	}
+}
+
+// drop takes one out whose end is not waited for any more.
+func (l *lately) drop(s *socket, c *clock) {
+	l.forget(s)
+	delete(s.rank.sockets, s.now.Cookie)
+	s.vanishes(c)
 }
 
 func (l *lately) forget(s *socket) {

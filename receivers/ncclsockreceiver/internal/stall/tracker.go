@@ -59,6 +59,8 @@ type Tracker struct {
 	traffic  traffic
 	refused  refused
 	partings partings
+	missed   bool                   // what happened before this snapshot is not known
+	missedAt time.Time              // the last that was so
 	open     map[stallKey]*stall    // gone when they end
 	places   fairlru.List[stallKey] // of those that are open
 
@@ -71,7 +73,7 @@ type Tracker struct {
 func New(o Options) *Tracker {
 	return &Tracker{
 		o: o, ranks: ranks{}, jobs: jobs{of: map[jobKey]*job{}}, sockets: newSockets(&o), traffic: newTraffic(o.MaxPeers),
-		refused: refused{of: map[target]*fairlru.Element[*refusals]{}}, open: map[stallKey]*stall{}, partings: partings{of: map[identity.Born]*fairlru.Element[*parted]{}}, recalled: map[identity.Born]Memory{},
+		refused: refused{of: map[target]*fairlru.Element[*refusals]{}}, open: map[stallKey]*stall{}, partings: partings{of: map[identity.Born]*fairlru.Element[*parted]{}}, missed: true, recalled: map[identity.Born]Memory{},
 	}
 }
 
@@ -153,7 +155,11 @@ func (t *Tracker) Observe(r *Round) []Event {
 	t.advance(r.Time, t.o.Interval)
 	t.told, t.tick = r.Tick, socketstall.Tick(r.Tick)
 	t.jobs.take(t.ranks.take(r.Processes, t.recalled, &t.partings, &t.clock), &t.clock)
+	skipped := t.sockets.skipped
 	seen := t.sockets.take(r.Sockets, t.ranks, &t.clock)
+	if t.missed || r.Partial || t.sockets.skipped > skipped {
+		t.missed, t.missedAt = false, r.Time
+	}
 	decide(seen)
 	t.traffic.take(seen, t.round)
 	t.ranks.look(seen, &t.clock)
@@ -162,6 +168,9 @@ func (t *Tracker) Observe(r *Round) []Event {
 	t.traffic.stand(t.open, &t.clock)
 	for _, gone := range t.jobs.forget(&t.clock, &t.o) {
 		t.traffic.forget(gone)
+	}
+	for _, gone := range t.partings.of {
+		t.vouch(gone.Value.of)
 	}
 	return events
 }

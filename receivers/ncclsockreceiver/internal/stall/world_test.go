@@ -25,6 +25,7 @@ type world struct {
 	remote  map[int]bool    // ranks of another node: neither processes nor sockets are seen
 	inside  map[int]Inside  // what a look into the tree of a rank shows
 	looked  map[uint32]bool // ranks that were looked into before the last snapshot
+	partial bool            // snapshots lack sockets
 }
 
 // link is one connection, seen from both ends.
@@ -127,7 +128,7 @@ func (w *world) pass(d time.Duration) {
 
 // look takes a snapshot.
 func (w *world) look() []Event {
-	r := Round{Time: w.at, Tick: 10 * time.Millisecond, Processes: map[uint32]Process{}}
+	r := Round{Time: w.at, Tick: 10 * time.Millisecond, Partial: w.partial, Processes: map[uint32]Process{}}
 	for i, p := range w.ranks {
 		if !w.remote[i] {
 			r.Processes[p.PID] = w.inspect(i, *p)
