@@ -181,11 +181,14 @@ func TestARankThatDiesAtItsStartIsKnown(t *testing.T) {
 	exits := watch(t, tracker)
 	cmd, end, _ := starts(t, "-c", "import os, sys\nos.environ.update(RANK='3', WORLD_SIZE='8')\nprint('said', flush=True)\nsys.stdin.read()\nsys.exit(1)")
 	pid := uint32(cmd.Process.Pid)
-	require.Eventually(t, func() bool { // a look finds it; the next would make it a rank
+	require.Eventually(t, func() bool { // a look finds it; the next makes it a rank, where this test is slow
+		if p, known := tracker.Lookup(pid, 0, time.Now()); known && p.IsRank() {
+			return true
+		}
 		tracker.mu.RLock()
 		defer tracker.mu.RUnlock()
 		known := tracker.currents.of[pid]
-		return known == nil || known.Value.said.rank == 3
+		return known != nil && known.Value.said.rank == 3
 	}, hosttest.Patience, time.Millisecond)
 	require.NoError(t, end.Close())
 	require.Error(t, cmd.Wait())
