@@ -59,6 +59,9 @@ func (f *Fault) expireAt() (at int64) {
 	return max(at, f.set.time.Settled(max(f.touched, f.overdue, slices.Max(f.after[:]))+int64(quiet)))
 }
 
+// silence is the closing evidence of what nobody saw end.
+const silence = "expired"
+
 func (f *Fault) expire() {
 	if f.past || f.aside {
 		f.drop()
@@ -68,7 +71,7 @@ func (f *Fault) expire() {
 	v := f.verdict
 	if v != nil && v.resolved == 0 && f.rule.OnExpiry == rule.Resolve {
 		at := f.touched + int64(f.rule.Expires)
-		f.resolve(at, closed("expired", at, "nothing more was seen for "+f.rule.Expires.String()))
+		f.resolve(at, closed(silence, at, "nothing more was seen for "+f.rule.Expires.String()))
 	}
 	f.giveWay()
 }

@@ -33,8 +33,11 @@ func (f witness) Resolved() int64 { return f.verdict.resolved }
 // Withdrawn reports whether evidence refuted the verdict.
 func (f witness) Withdrawn() bool { return f.verdict.withdrawn }
 
-// Expired reports whether it is kept only for effects that show later, or leaves.
-func (f witness) Expired() bool { return f.past || f.dead }
+// Expired reports whether it is kept only for effects that show later, or leaves, and nobody saw it end.
+func (f witness) Expired() bool {
+	v := f.verdict
+	return (f.past || f.dead) && (v.resolved == 0 || v.closing != nil && v.closing.Name == silence)
+}
 
 // Trust is the weakest trust of what its confidence rests on.
 func (f witness) Trust() verdict.Trust { return f.verdict.best.trust }

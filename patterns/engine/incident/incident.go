@@ -19,7 +19,7 @@ type Verdict interface {
 	Began() int64    // when what was seen began: it may be seen only later
 	Resolved() int64 // 0 while it is open
 	Withdrawn() bool // resolved because evidence refuted it
-	Expired() bool   // quiet, and kept only for effects that show later
+	Expired() bool   // quiet, and kept only for effects that show later: nobody saw it end
 	Owner() []string // whose room it takes
 	Trust() verdict.Trust
 	Full() bool // its confidence is full
