@@ -709,6 +709,7 @@ func (t *trial) outOfMemory(order ...string) (int, error) {
 		return running, err
 	}
 	t.right("host_oom_kill", "memory")
+	t.rightAgain("SIGKILL")
 	if err := t.order(t.rank, order...); err != nil {
 		return ended, err
 	}
