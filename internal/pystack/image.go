@@ -5,10 +5,9 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
-	"math"
 
+	"github.com/tracecoreai/tracecore/internal/elfhead"
 	"github.com/tracecoreai/tracecore/internal/fairlru"
 )
 
@@ -57,13 +56,13 @@ var since = []struct {
 // readImage finds the interpreter in an ELF file. An image without a runtime is of a file
 // that has none.
 func readImage(file io.ReaderAt) (m *image, err error) {
-	f, err := programs(file)
+	f, err := elfhead.Read(file)
 	if err != nil {
 		return nil, err
 	}
 	m = &image{}
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 {
+	for i := range f.Segments {
+		if p := &f.Segments[i]; elfhead.Executed(p) {
 			m.segments = append(m.segments, segment{p.Off, p.Vaddr, p.Filesz})
 		}
 	}
@@ -78,46 +77,10 @@ func readImage(file io.ReaderAt) (m *image, err error) {
 	if m.runtime == 0 {
 		m.runtime = findCookie(f)
 	}
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_LOAD && m.runtime >= p.Vaddr && m.runtime-p.Vaddr < p.Filesz && p.Filesz-(m.runtime-p.Vaddr) >= tableSize {
-			m.runtimeAt = p.Off + m.runtime - p.Vaddr
-		}
+	if p := f.Loaded(m.runtime); p != nil && p.Filesz-(m.runtime-p.Vaddr) >= tableSize {
+		m.runtimeAt = p.Off + m.runtime - p.Vaddr
 	}
 	return m, nil
-}
-
-// programs are the program headers of a file. debug/elf reads the names of sections as a whole, and makes as many sections,
-// as a file says that it has: one with a hole in it takes all memory.
-func programs(file io.ReaderAt) (*elf.File, error) {
-	var h elf.Header64
-	if err := binary.Read(io.NewSectionReader(file, 0, math.MaxInt64), binary.LittleEndian, &h); err != nil {
-		return nil, fmt.Errorf("read its header: %w", err)
-	}
-	switch {
-	case string(h.Ident[:len(elf.ELFMAG)]) != elf.ELFMAG:
-		return nil, errors.New("it is no ELF file")
-	case elf.Class(h.Ident[elf.EI_CLASS]) != elf.ELFCLASS64 || elf.Data(h.Ident[elf.EI_DATA]) != elf.ELFDATA2LSB:
-		return nil, errors.New("it is not for a 64-bit little-endian machine")
-	case h.Phnum > maxHeaders:
-		return nil, fmt.Errorf("it has %d program headers", h.Phnum)
-	case h.Phnum > 0 && h.Phentsize != 56, h.Phoff > math.MaxInt64:
-		return nil, errors.New("its program headers have another size or place")
-	}
-	headers := make([]elf.Prog64, h.Phnum)
-	if err := binary.Read(io.NewSectionReader(file, int64(h.Phoff), int64(len(headers))*56), binary.LittleEndian, headers); err != nil && len(headers) > 0 {
-		return nil, fmt.Errorf("read its program headers: %w", err)
-	}
-	f := &elf.File{}
-	for _, p := range headers {
-		if p.Off > math.MaxInt64 || p.Filesz > math.MaxInt64 {
-			return nil, errors.New("a part of it is beyond the end of any file")
-		}
-		f.Progs = append(f.Progs, &elf.Prog{
-			ProgHeader: elf.ProgHeader{Type: elf.ProgType(p.Type), Flags: elf.ProgFlag(p.Flags), Off: p.Off, Vaddr: p.Vaddr, Filesz: p.Filesz, Memsz: p.Memsz},
-			ReaderAt:   io.NewSectionReader(file, int64(p.Off), int64(p.Filesz)),
-		})
-	}
-	return f, nil
 }
 
 func (m *image) findVersion(symbols *symbols) error {
@@ -170,17 +133,18 @@ const (
 
 // findCookie finds the beginning of _PyRuntime of 3.13 and newer in data that is writable:
 // an interpreter whose symbols are gone has it in its file.
-func findCookie(f *elf.File) uint64 {
+func findCookie(f *elfhead.File) uint64 {
 	left := uint64(maxScan)
 	block := make([]byte, scanBlock)
-	for _, p := range f.Progs {
-		if p.Type != elf.PT_LOAD || p.Flags&elf.PF_W == 0 {
+	for i := range f.Segments {
+		p := &f.Segments[i]
+		if elf.ProgType(p.Type) != elf.PT_LOAD || elf.ProgFlag(p.Flags)&elf.PF_W == 0 {
 			continue
 		}
-		size := min(p.Filesz, left)
+		content, size := f.Content(p), min(p.Filesz, left)
 		left -= size
 		for at := uint64(0); at < size; at += scanBlock {
-			n, _ := p.ReadAt(block[:min(scanBlock, size-at)], int64(at)) // what is cut short was no interpreter
+			n, _ := content.ReadAt(block[:min(scanBlock, size-at)], int64(at)) // what is cut short was no interpreter
 			for b, from := block[:n], uint64(0); ; {
 				i := bytes.Index(b[from:], []byte(cookie))
 				if i < 0 {

@@ -53,17 +53,6 @@ func TestRuntimeIsFoundByItsCookie(t *testing.T) {
 	}
 }
 
-// TestAFileWithManyHeadersIsRefused: each would be asked for each symbol.
-func TestAFileWithManyHeadersIsRefused(t *testing.T) {
-	b := elfOf(nil)
-	binary.LittleEndian.PutUint16(b[0x38:], 30) // e_phnum
-	_, err := readImage(bytes.NewReader(b))
-	require.NoError(t, err)
-	binary.LittleEndian.PutUint16(b[0x38:], 100)
-	_, err = readImage(bytes.NewReader(b))
-	require.ErrorContains(t, err, "100 program headers")
-}
-
 func TestUnknownVersionsAreRefusedByName(t *testing.T) {
 	hex := func(minor int, level uint64) uint64 { return 3<<24 | uint64(minor)<<16 | 2<<8 | level<<4 }
 	for name, tc := range map[string]struct {

@@ -5,12 +5,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+
+	"github.com/tracecoreai/tracecore/internal/elfhead"
 )
 
 // symbols finds what a file exports the way the dynamic linker does: by the tables that
 // PT_DYNAMIC names. Section headers, which a stripped file need not have, are not asked.
 type symbols struct {
-	file            *elf.File
+	file            *elfhead.File
 	names, entries  uint64 // DT_STRTAB, DT_SYMTAB
 	gnu, sysv       uint64 // DT_GNU_HASH, DT_HASH
 	buckets, chains uint64 // of gnu: addresses
@@ -19,21 +21,21 @@ type symbols struct {
 
 // Bounds on tables that may lie.
 const (
-	maxHeaders = 64  // of the program: an interpreter has a dozen
 	maxDynamic = 256 // entries: an interpreter has some thirty
 	maxChain   = 256 // symbols in one bucket: a few
 	maxSymbol  = 64  // bytes of a name
 )
 
-func dynamicSymbols(f *elf.File) (*symbols, error) {
+func dynamicSymbols(f *elfhead.File) (*symbols, error) {
 	s := &symbols{file: f}
-	for _, p := range f.Progs {
-		if p.Type != elf.PT_DYNAMIC {
+	for i := range f.Segments {
+		if elf.ProgType(f.Segments[i].Type) != elf.PT_DYNAMIC {
 			continue
 		}
 		var entry [16]byte
-		for i := range int64(maxDynamic) {
-			if n, _ := p.ReadAt(entry[:], 16*i); n < len(entry) {
+		entries := f.Content(&f.Segments[i])
+		for range maxDynamic {
+			if n, _ := entries.Read(entry[:]); n < len(entry) {
 				break
 			}
 			tag, value := elf.DynTag(binary.LittleEndian.Uint64(entry[:])), binary.LittleEndian.Uint64(entry[8:])
@@ -75,15 +77,14 @@ var errNotLoaded = errors.New("an address is in no segment of the file")
 
 // read reads what the file has at an address.
 func (s *symbols) read(address uint64, b []byte) error {
-	for _, p := range s.file.Progs {
-		if p.Type == elf.PT_LOAD && address >= p.Vaddr && address-p.Vaddr < p.Filesz {
-			if n, err := p.ReadAt(b, int64(address-p.Vaddr)); n < len(b) {
-				return errors.Join(err, io.ErrUnexpectedEOF)
-			}
-			return nil
-		}
+	p := s.file.Loaded(address)
+	if p == nil {
+		return errNotLoaded
 	}
-	return errNotLoaded
+	if n, err := s.file.Content(p).ReadAt(b, int64(address-p.Vaddr)); n < len(b) { //nolint:gosec // below its size
+		return errors.Join(err, io.ErrUnexpectedEOF)
+	}
+	return nil
 }
 
 func (s *symbols) word(address uint64) (uint32, error) {

@@ -4,8 +4,9 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
+
+	"github.com/tracecoreai/tracecore/internal/elfhead"
 )
 
 // image is an ELF file, as far as one stack needs it: what is mapped, its unwind table and its
@@ -47,36 +48,25 @@ func (l *lookups) room() {
 
 // Bounds on what a file may make us do.
 const (
-	maxHeaders = 64      // a large library has a dozen
 	maxLookups = 1 << 12 // addresses whose rows and names are kept, of all files: 3 MiB
 	maxEntry   = 1 << 14 // bytes of a CIE or an FDE
 )
 
-var errNoELF = errors.New("it is no 64-bit little-endian ELF file of this machine")
+var errMachine = errors.New("it is no ELF file of this machine")
 
 func newImage(file io.ReaderAt, machine *arch, known *lookups) (*image, error) {
-	var header elf.Header64
-	if err := binary.Read(io.NewSectionReader(file, 0, 64), binary.LittleEndian, &header); err != nil {
-		return nil, fmt.Errorf("read ELF header: %w", err)
-	}
+	f, err := elfhead.Read(file)
 	switch {
-	case string(header.Ident[:4]) != elf.ELFMAG, header.Ident[elf.EI_CLASS] != byte(elf.ELFCLASS64), header.Ident[elf.EI_DATA] != byte(elf.ELFDATA2LSB),
-		elf.Machine(header.Machine) != machine.machine, header.Phentsize != 56:
-		return nil, errNoELF
-	case header.Phnum > maxHeaders:
-		return nil, fmt.Errorf("ELF file with %d program headers", header.Phnum)
-	}
-	headers := make([]elf.Prog64, header.Phnum)
-	if err := binary.Read(io.NewSectionReader(file, int64(header.Phoff), int64(len(headers))*56), binary.LittleEndian, headers); err != nil {
-		return nil, fmt.Errorf("read program headers: %w", err)
+	case err != nil:
+		return nil, err
+	case f.Machine != machine.machine:
+		return nil, errMachine
 	}
 	i := &image{file: file, arch: machine, known: known}
-	for _, h := range headers {
+	for _, h := range f.Segments {
 		switch elf.ProgType(h.Type) {
 		case elf.PT_LOAD:
-			if h.Vaddr+h.Filesz >= h.Vaddr && h.Off+h.Filesz >= h.Off {
-				i.loads = append(i.loads, h)
-			}
+			i.loads = append(i.loads, h)
 		case elf.PT_GNU_EH_FRAME:
 			i.table = h
 		case elf.PT_DYNAMIC:

@@ -20,7 +20,7 @@ func Constants(file io.ReaderAt) ([]*io.SectionReader, error) {
 	const kind = elf.SHF_ALLOC | elf.SHF_WRITE | elf.SHF_EXECINSTR
 	for _, s := range f.sections {
 		if elf.SectionType(s.Type) == elf.SHT_PROGBITS && elf.SectionFlag(s.Flags)&kind == elf.SHF_ALLOC {
-			parts = append(parts, f.part(s.Off, s.Size))
+			parts = append(parts, f.Part(s.Off, s.Size))
 		}
 	}
 	slices.SortStableFunc(parts, func(a, b *io.SectionReader) int { return cmp.Compare(a.Size(), b.Size()) })

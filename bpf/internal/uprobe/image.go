@@ -5,6 +5,8 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"io"
+
+	"github.com/tracecoreai/tracecore/internal/elfhead"
 )
 
 // Function is a function of a library, by its places in the file.
@@ -84,7 +86,7 @@ func Read(file io.ReaderAt, names []string) (*Image, error) {
 	if err := f.bounded(); err != nil {
 		return nil, err
 	}
-	image := &Image{Machine: f.machine, file: file, found: make(map[string]Function, len(names))}
+	image := &Image{Machine: f.Machine, file: file, found: make(map[string]Function, len(names))}
 	for _, table := range symbolTables() {
 		functions, err := f.functions(table, names)
 		if err != nil {
@@ -92,7 +94,7 @@ func Read(file io.ReaderAt, names []string) (*Image, error) {
 		}
 		for name, s := range functions {
 			if entry, ok := f.codeOffset(s.Value); ok {
-				image.found[name] = function(file, f.machine, entry, s.Size)
+				image.found[name] = function(file, f.Machine, entry, s.Size)
 			}
 		}
 	}
@@ -157,11 +159,10 @@ func simulated(instruction uint32) bool {
 // codeOffset turns the address of a function into its place in the file. At 0 no code is: the header is there. And who is asked for a
 // breakpoint there (cilium/ebpf, link.Executable) reads the file for a symbol, as a whole.
 func (f *object) codeOffset(address uint64) (uint64, bool) {
-	for _, p := range f.code {
-		if address >= p.Vaddr && address-p.Vaddr < p.Filesz {
-			offset := address - p.Vaddr + p.Off
-			return offset, offset != 0
-		}
+	p := f.Loaded(address)
+	if p == nil || !elfhead.Executed(p) {
+		return 0, false
 	}
-	return 0, false
+	offset := address - p.Vaddr + p.Off
+	return offset, offset != 0
 }

@@ -9,6 +9,8 @@ import (
 	"io"
 	"math"
 	"strings"
+
+	"github.com/tracecoreai/tracecore/internal/elfhead"
 )
 
 // Bounds on what is read of a file of which all that is known is its name.
@@ -30,51 +32,22 @@ const (
 	pieceBytes   = 10922 * symbolBytes // of a table, read at a time: 256 KiB
 )
 
-// object is what the headers of a 64-bit file say. debug/elf reads the names of sections as
-// a whole, and symbols into many times their size, however many a file says there are.
+// object is what the headers of a file say.
 type object struct {
-	io.ReaderAt
-	machine  elf.Machine
-	code     []elf.Prog64 // segments that can be executed
+	*elfhead.File
 	sections []elf.Section64
 }
 
 func readHeaders(file io.ReaderAt) (*object, error) {
-	var h elf.Header64
-	if err := binary.Read(io.NewSectionReader(file, 0, math.MaxInt64), binary.LittleEndian, &h); err != nil {
-		return nil, fmt.Errorf("read its header: %w", err)
+	f, err := elfhead.Read(file)
+	if err != nil {
+		return nil, err
 	}
-	switch {
-	case !bytes.HasPrefix(h.Ident[:], []byte(elf.ELFMAG)):
-		return nil, fmt.Errorf("no ELF file: its magic number is %q", h.Ident[:len(elf.ELFMAG)])
-	case elf.Class(h.Ident[elf.EI_CLASS]) != elf.ELFCLASS64 || elf.Data(h.Ident[elf.EI_DATA]) != elf.ELFDATA2LSB:
-		return nil, errors.New("no ELF file of 64 bits, little endian")
-	case h.Phnum > 0 && h.Phentsize != 56 || h.Shnum > 0 && h.Shentsize != 64:
-		return nil, errors.New("its headers have another size")
+	sections, err := f.Sections()
+	if err != nil {
+		return nil, err
 	}
-	f := &object{ReaderAt: file, machine: elf.Machine(h.Machine), sections: make([]elf.Section64, h.Shnum)}
-	segments := make([]elf.Prog64, h.Phnum)
-	if err := errors.Join(f.table(h.Phoff, segments), f.table(h.Shoff, f.sections)); err != nil {
-		return nil, fmt.Errorf("read its headers: %w", err)
-	}
-	for _, p := range segments {
-		if elf.ProgType(p.Type) == elf.PT_LOAD && elf.ProgFlag(p.Flags)&elf.PF_X != 0 {
-			f.code = append(f.code, p)
-		}
-	}
-	return f, nil
-}
-
-// table reads structs from a place on.
-func (f *object) table(at uint64, structs any) error {
-	if binary.Size(structs) == 0 {
-		return nil
-	}
-	return binary.Read(f.part(at, math.MaxInt64), binary.LittleEndian, structs)
-}
-
-func (f *object) part(at, size uint64) *io.SectionReader {
-	return io.NewSectionReader(f.ReaderAt, int64(min(at, math.MaxInt64)), int64(min(size, math.MaxInt64))) //nolint:gosec // bounded
+	return &object{f, sections}, nil
 }
 
 // section returns the first section of a type, and the string table that goes with it.
@@ -98,7 +71,7 @@ func Needs(file io.ReaderAt, prefixes ...string) (bool, error) {
 		return false, nil
 	}
 	entries := make([]elf.Dyn64, min(dynamic.Size/dynamicBytes, maxNeeded))
-	if err := f.table(dynamic.Off, entries); err != nil {
+	if err := binary.Read(f.Part(dynamic.Off, dynamic.Size), binary.LittleEndian, entries); err != nil {
 		return false, fmt.Errorf("read its dynamic section: %w", err)
 	}
 	text := make([]byte, maxNeededName)
@@ -109,7 +82,7 @@ func Needs(file io.ReaderAt, prefixes ...string) (bool, error) {
 		if elf.DynTag(e.Tag) != elf.DT_NEEDED || e.Val >= names.Size {
 			continue
 		}
-		n, _ := f.part(names.Off, names.Size).ReadAt(text, int64(e.Val)) //nolint:gosec // below Size; what is there is looked at
+		n, _ := f.Part(names.Off, names.Size).ReadAt(text, int64(e.Val)) //nolint:gosec // below Size; what is there is looked at
 		for _, prefix := range prefixes {
 			if strings.HasPrefix(string(text[:n]), prefix) {
 				return true, nil
@@ -152,7 +125,7 @@ func (f *object) defined(kind elf.SectionType, are func(elf.SymType) bool, wante
 		return nil, err
 	}
 	found := map[string]elf.Sym64{}
-	err = pieces(f.part(symbols.Off, symbols.Size-symbols.Size%symbolBytes), 0, func(piece []byte, _ uint64) error {
+	err = pieces(f.Part(symbols.Off, symbols.Size-symbols.Size%symbolBytes), 0, func(piece []byte, _ uint64) error {
 		for ; len(piece) > 0; piece = piece[symbolBytes:] {
 			info, section := piece[4], binary.LittleEndian.Uint16(piece[6:])
 			if !are(elf.ST_TYPE(info)) || elf.SectionIndex(section) == elf.SHN_UNDEF {
@@ -178,7 +151,7 @@ func (f *object) places(table elf.Section64, wanted []string) (map[uint32]string
 	}
 	found := map[uint32]string{}
 	next := uint64(shortest) // where an end can be
-	err := pieces(f.part(table.Off, table.Size), longest, func(piece []byte, at uint64) error {
+	err := pieces(f.Part(table.Off, table.Size), longest, func(piece []byte, at uint64) error {
 		for next < at+uint64(len(piece)) {
 			n := bytes.IndexByte(piece[next-at:], 0)
 			if n < 0 {

@@ -3,6 +3,8 @@ package uprobe
 import (
 	"debug/elf"
 	"io"
+
+	"github.com/tracecoreai/tracecore/internal/elfhead"
 )
 
 // maxVariableBytes bounds the tables in which a variable is looked for: those of the C library have 100 KiB.
@@ -28,8 +30,8 @@ func Variable(file io.ReaderAt, offset, within uint64, names ...string) (value, 
 		if !there {
 			continue
 		}
-		for _, p := range f.code {
-			if p.Off >= offset && p.Off-offset < within {
+		for i := range f.Segments {
+			if p := &f.Segments[i]; elfhead.Executed(p) && p.Off >= offset && p.Off-offset < within {
 				return s.Value, p.Vaddr - p.Off, nil
 			}
 		}
