@@ -287,8 +287,7 @@ func (w *worker) tellGone(now time.Time) {
 		}
 	}
 	told := w.tellAgain()
-	for len(w.exits) > 0 {
-		exit := <-w.exits
+	for _, exit := range w.exits.Take() {
 		if told[exit.Born()] {
 			continue
 		}

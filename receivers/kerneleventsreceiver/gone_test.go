@@ -12,6 +12,7 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver/probereceivertest"
 )
 
@@ -258,9 +259,9 @@ func TestTheNextAgentIsToldWhoWasTheRank(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			resolver := &wrappers{}
 			w := &worker{resolver: resolver, roll: newLedger(t, workers4(1, 2)...).roll, config: &Config{ProcessExits: true}, convert: newTestConverter(), put: func(plog.Logs) {}, putThen: func(plog.Logs, func()) {}}
-			w.exits = make(chan identity.Exit, len(tc.ended))
+			w.exits, _ = probereceiver.WatchExits(resolver, pendingExits, nil, nil)
 			for _, e := range tc.ended {
-				w.exits <- e
+				resolver.Exit(t, e)
 			}
 			w.tellGone(start)
 			require.ElementsMatch(t, tc.led, resolver.led)

@@ -284,7 +284,7 @@ func TestExitsBeyondTheQueuesAreCounted(t *testing.T) {
 	b := newBench(t)
 	r := b.receiver(t, next)
 	b.StartAll(t, r)
-	const exits = exitsQueue + outbox.Capacity + 100
+	const exits = pendingExits + outbox.Capacity + 100
 	for i := range exits {
 		b.Resolver.Exit(t, identity.Exit{Process: identity.Process{PID: uint32(i)}, Time: start})
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/kmsg"
 	"github.com/tracecoreai/tracecore/receivers/internal/catalogue"
+	"github.com/tracecoreai/tracecore/receivers/internal/probereceiver"
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/fold"
 	"github.com/tracecoreai/tracecore/receivers/kerneleventsreceiver/internal/kernellog"
@@ -20,17 +21,17 @@ import (
 )
 
 // Queues of the worker. A full events queue makes the reader of the probe wait while
-// the worker looks at a fault, never for the next consumer. A full exits queue drops
-// and counts, because the identity extension tells all its listeners in one go.
+// the worker looks at a fault, never for the next consumer. Ends that find no room are dropped and
+// counted, because the identity extension tells all its listeners in one go.
 const (
-	eventsQueue = 256
-	exitsQueue  = 4096
+	eventsQueue  = 256
+	pendingExits = 4096
 )
 
 // worker owns the parser, the folds and the converter: one goroutine, no lock.
 type worker struct {
 	events chan *kmsg.Event
-	exits  chan identity.Exit
+	exits  *probereceiver.Exits // of rank processes
 	ports  chan []ports.Port
 
 	config    *Config
@@ -73,7 +74,7 @@ func newWorker(settings receiver.Settings, config *Config, telemetry *metadata.T
 	watched := newWatched(settings, config.Storage, host.Boot)
 	return &worker{
 		ended: make(chan struct{}), watched: watched, roll: newRoll(watched),
-		events: make(chan *kmsg.Event, eventsQueue), exits: make(chan identity.Exit, exitsQueue), ports: make(chan []ports.Port),
+		events: make(chan *kmsg.Event, eventsQueue), exits: &probereceiver.Exits{}, ports: make(chan []ports.Port),
 		config: config, put: func(logs plog.Logs) { putThen(logs, nil) }, putThen: putThen, delivered: delivered, telemetry: telemetry, outcomes: outcomeOptions(), enabled: config.Events.ByName(),
 		parser: kernellog.NewParser(meanings), topology: newTopologies(time.Now()), folder: fold.New(limits),
 		convert: newConverter(metadata.NewLogsBuilder(config.LogsBuilderConfig, settings), host),
@@ -108,8 +109,8 @@ func (w *worker) run(_ context.Context, done <-chan struct{}) {
 		select {
 		case event := <-w.events:
 			w.event(event, time.Now())
-		case exit := <-w.exits:
-			w.exit(exit, time.Now())
+		case <-w.exits.Some():
+			w.takeExits()
 		case <-look.C:
 			w.lookAtRanks(time.Now())
 		case all := <-w.ports:
@@ -147,18 +148,20 @@ func (w *worker) boot(now time.Time) {
 	}
 }
 
-// watchExits queues exits of rank processes.
+// watchExits collects ends of rank processes.
 func (w *worker) watchExits() (cancel func()) {
 	if w.resolver == nil || !w.config.ProcessExits || !w.config.Events.ProcessExit.Enabled {
 		return func() {}
 	}
-	return w.resolver.Exits(func(exit identity.Exit) {
-		select {
-		case w.exits <- exit:
-		default:
-			w.telemetry.ReceiverKerneleventsExitsDropped.Add(context.Background(), 1)
-		}
-	})
+	w.exits, cancel = probereceiver.WatchExits(w.resolver, pendingExits, nil, func() { w.telemetry.ReceiverKerneleventsExitsDropped.Add(context.Background(), 1) })
+	return cancel
+}
+
+// takeExits tells of the ends that wait.
+func (w *worker) takeExits() {
+	for _, exit := range w.exits.Take() {
+		w.exit(exit, time.Now())
+	}
 }
 
 // event parses one kernel-log record and sends what has to leave at once.
@@ -263,9 +266,7 @@ func (w *worker) finish() {
 	for len(w.events) > 0 {
 		w.event(<-w.events, time.Now())
 	}
-	for len(w.exits) > 0 {
-		w.exit(<-w.exits, time.Now())
-	}
+	w.takeExits()
 	const forever = 1 << 62
 	w.faults = w.parser.Expire(w.faults[:0], time.Unix(0, forever))
 	w.reports = w.fold(w.reports[:0], w.faults, time.Now())
