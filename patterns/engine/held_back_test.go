@@ -172,3 +172,41 @@ func TestADeathWithoutAnEndIsToldAtOnce(t *testing.T) {
 	e.Logs(endsWith(0, 1, 1))
 	require.Len(t, e.Verdicts(), 1)
 }
+
+// The sockets of a rank stand still again once its mount has answered: that is no news of the mount.
+func TestWhatComesAfterTheEndIsNoEvidence(t *testing.T) {
+	e := newEngine(t, engine.Options{})
+	record := func(after time.Duration, event string) {
+		e.Advance(began.Add(after))
+		e.Logs(logs(1, began.Add(after), func(_ int, lr plog.LogRecord) {
+			lr.SetEventName(event)
+			a := lr.Attributes()
+			a.PutInt("process.pid", 42)
+			a.PutStr("process.executable.name", "python")
+			a.PutInt("gen_ai.training.rank", 3)
+			a.PutStr("gen_ai.training.job_id", "llm")
+			a.PutStr("tracecore.trust", "proven")
+			a.PutStr("fuse.device", "0:43")
+			a.PutStr("fuse.opcode", "READ")
+		}))
+	}
+	record(0, "fuse.stall")
+	record(3*time.Second, "nccl.socket.stall")
+	record(5*time.Second, "fuse.stall.end")
+	of := func() (all []verdict.Verdict) {
+		for _, v := range e.Verdicts() {
+			if v.Pattern == "dataloader_hang" {
+				all = append(all, v)
+			}
+		}
+		return all
+	}
+	over := of()
+	require.NotEmpty(t, over)
+	require.Equal(t, verdict.Resolved, over[len(over)-1].Status)
+	for after := 20 * time.Second; after < 4*time.Minute; after += 20 * time.Second {
+		record(after, "nccl.socket.stall")
+		record(after+5*time.Second, "nccl.socket.stall.end")
+		require.Empty(t, of())
+	}
+}

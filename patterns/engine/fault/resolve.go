@@ -159,6 +159,12 @@ func (f *Fault) over(m *Mark) bool {
 	return v != nil && v.resolved != 0 && !v.withdrawn && m.later(v.resolved) && !f.aftermath()
 }
 
+// tooLate reports whether m came after the end of f, and so says nothing of it. Not so of a
+// reboot, which ends whatever it finds; and what is trusted more may show that it had not ended.
+func (f *Fault) tooLate(w *Evidence, m *Mark) bool {
+	return !w.Reboot && f.over(m) && m.Trust <= f.stands()
+}
+
 // returns reports whether m, trusted as much, shows that the fault had ended and begins
 // anew: it comes long after, and is of another process, say, than all that was seen.
 func (f *Fault) returns(m *Mark) bool {

@@ -133,7 +133,7 @@ func (s *Set) Place(w *Evidence, m Mark) {
 	key := w.joinKey(t)
 	s.remember(key, w, m)
 	for _, f := range slices.Clone(s.joins.faults[key]) {
-		if !f.dead && w.among(f, m.Values) {
+		if !f.dead && w.among(f, m.Values) && !f.tooLate(w, &m) {
 			f.add(w, m)
 			s.fit(f)
 		}
