@@ -152,4 +152,23 @@ const (
 	LeftGoesOn LeftEnd = "goes_on" // data of its job has moved since
 )
 
+// LostHow says how a rank lost a connection.
+type LostHow string
+
+// The ways.
+const (
+	LostClosed LostHow = "closed" // its far end closed it
+	LostReset  LostHow = "reset"  // the far end, or what is between, reset it
+	LostFailed LostHow = "failed" // nobody answered, or somebody killed it
+)
+
+// CutEnd says what became of a process that closed a connection first.
+type CutEnd string
+
+// What there is.
+const (
+	CutEnded CutEnd = "ended" // with status 0
+	CutLives CutEnd = "lives" // or others ended it later
+)
+
 var endReasons = []EndReason{Progress, Closed, Exited}

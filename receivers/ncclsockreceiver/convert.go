@@ -49,14 +49,43 @@ func (c *converter) records(events []stall.Event, watched []stall.Watched, left 
 	return c.emit()
 }
 
-// kept makes a record of each process that failed and had lost no connection; nil when there is none to make.
-func (c *converter) kept(all []stall.Kept, observed time.Time) *plog.Logs {
+// failed makes a record of each process that failed and had lost no connection, or one, and of those that had closed these first; nil when there is none to make.
+func (c *converter) failed(all []stall.Kept, lost []stall.Lost, cut []stall.Cut, observed time.Time) *plog.Logs {
 	for i := range all {
 		p := all[i].Process
 		text := fmt.Sprintf("rank %d failed, and had lost no connection to its job before", p.Rank)
 		c.logs.NcclSocketKept(record.Head{Trust: record.Proven, Time: all[i].Time, Observed: observed, Severity: record.Info, Text: text}).Stamp(p)
 	}
+	for i := range lost {
+		c.lost(&lost[i], observed)
+	}
+	for i := range cut {
+		c.cut(&cut[i], observed)
+	}
 	return c.emit()
+}
+
+// lost says that a process failed and had lost a connection to its job.
+func (c *converter) lost(l *stall.Lost, observed time.Time) {
+	text := fmt.Sprintf("rank %d failed, and had lost a connection to its job before", l.Process.Rank)
+	a := c.logs.NcclSocketLost(record.Head{Trust: record.Proven, Time: l.Time, Observed: observed, Severity: record.Info, Text: text})
+	a.Stamp(l.Process)
+	a.NcclSocketLostHow(string(l.How))
+	a.NcclSocketLostBeforeNs(int64(l.Time.Sub(l.At)))
+	if p := l.Peer; p != nil {
+		a.NcclPeerPid(int64(p.PID))
+		record.NotNegative(a.NcclPeerRank, p.Rank)
+	}
+}
+
+// cut says that a process closed a connection first, of which another one failed.
+func (c *converter) cut(l *stall.Cut, observed time.Time) {
+	text := fmt.Sprintf("rank %d closed a connection to its job before any other rank did, and rank %d lost it and failed", l.Process.Rank, l.Victim.Rank)
+	a := c.logs.NcclSocketCut(record.Head{Trust: record.Proven, Time: l.Time, Observed: observed, Severity: record.Info, Text: text})
+	a.Stamp(l.Process)
+	a.NcclSocketCutEnd(string(l.End))
+	a.NcclPeerPid(int64(l.Victim.PID))
+	record.NotNegative(a.NcclPeerRank, l.Victim.Rank)
 }
 
 func (c *converter) emit() *plog.Logs {

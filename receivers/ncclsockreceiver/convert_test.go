@@ -117,8 +117,28 @@ func TestGoldenRecordsOfWhoLeft(t *testing.T) {
 }
 
 func TestGoldenRecordOfWhoKeptItsConnections(t *testing.T) {
-	logs := newTestConverter().kept([]stall.Kept{{Process: rank(42, 3), Time: start}}, start.Add(time.Minute))
+	logs := newTestConverter().failed([]stall.Kept{{Process: rank(42, 3), Time: start}}, nil, nil, start.Add(time.Minute))
 	file := filepath.Join("testdata", "golden", "kept.yaml")
+	if *update {
+		require.NoError(t, golden.WriteLogsToFile(file, *logs))
+	}
+	want, err := golden.ReadLogs(file)
+	require.NoError(t, err)
+	require.NoError(t, plogtest.CompareLogs(want, *logs))
+}
+
+func TestGoldenRecordsOfWhoLostAConnectionAndWhoClosedIt(t *testing.T) {
+	peer := rank(43, 4)
+	lost := []stall.Lost{
+		{Process: rank(42, 3), Time: start, At: start.Add(-time.Second), How: socketstall.LostClosed, Peer: &peer},
+		{Process: rank(44, 5), Time: start, At: start.Add(-2 * time.Second), How: socketstall.LostReset},
+	}
+	cut := []stall.Cut{
+		{Process: peer, Time: start.Add(-time.Second), End: socketstall.CutEnded, Victim: rank(42, 3)},
+		{Process: peer, Time: start.Add(-time.Second), End: socketstall.CutLives, Victim: rank(44, 5)},
+	}
+	logs := newTestConverter().failed(nil, lost, cut, start.Add(time.Minute))
+	file := filepath.Join("testdata", "golden", "lost.yaml")
 	if *update {
 		require.NoError(t, golden.WriteLogsToFile(file, *logs))
 	}

@@ -192,14 +192,16 @@ func (w *watcher) watch(ctx context.Context, s source, changes <-chan *ncclsock.
 				return err
 			}
 		}
-		w.tellKept()
+		w.tellFailed()
 	}
 }
 
-// tellKept tells at once of those that failed and had lost no connection: a verdict may wait for that.
-func (w *watcher) tellKept() {
-	if kept := w.tracker.Kept(); len(kept) > 0 && w.logs.Open() {
-		if logs := w.convert.kept(kept, time.Now()); logs != nil {
+// tellFailed tells at once of those that failed, whether they had lost a connection, and who had closed it: a verdict may wait for that.
+func (w *watcher) tellFailed() {
+	kept := w.tracker.Kept()
+	lost, cut := w.tracker.Lost()
+	if len(kept)+len(lost)+len(cut) > 0 && w.logs.Open() {
+		if logs := w.convert.failed(kept, lost, cut, time.Now()); logs != nil {
 			w.logs.Put(*logs)
 		}
 	}

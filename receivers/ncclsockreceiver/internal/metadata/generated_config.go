@@ -293,9 +293,11 @@ func (ec *EventConfig) Unmarshal(parser *confmap.Conf) error {
 
 // EventsConfig provides config for ncclsock events.
 type EventsConfig struct {
+	NcclSocketCut      EventConfig `mapstructure:"nccl.socket.cut"`
 	NcclSocketKept     EventConfig `mapstructure:"nccl.socket.kept"`
 	NcclSocketLeft     EventConfig `mapstructure:"nccl.socket.left"`
 	NcclSocketLeftEnd  EventConfig `mapstructure:"nccl.socket.left.end"`
+	NcclSocketLost     EventConfig `mapstructure:"nccl.socket.lost"`
 	NcclSocketStall    EventConfig `mapstructure:"nccl.socket.stall"`
 	NcclSocketStallEnd EventConfig `mapstructure:"nccl.socket.stall.end"`
 	NcclSocketWatched  EventConfig `mapstructure:"nccl.socket.watched"`
@@ -304,6 +306,9 @@ type EventsConfig struct {
 
 func DefaultEventsConfig() EventsConfig {
 	return EventsConfig{
+		NcclSocketCut: EventConfig{
+			Enabled: true,
+		},
 		NcclSocketKept: EventConfig{
 			Enabled: true,
 		},
@@ -311,6 +316,9 @@ func DefaultEventsConfig() EventsConfig {
 			Enabled: true,
 		},
 		NcclSocketLeftEnd: EventConfig{
+			Enabled: true,
+		},
+		NcclSocketLost: EventConfig{
 			Enabled: true,
 		},
 		NcclSocketStall: EventConfig{

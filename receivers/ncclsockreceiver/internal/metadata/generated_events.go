@@ -10,9 +10,11 @@ import (
 
 // The names of the events.
 const (
+	EventNcclSocketCut      = "nccl.socket.cut"
 	EventNcclSocketKept     = "nccl.socket.kept"
 	EventNcclSocketLeft     = "nccl.socket.left"
 	EventNcclSocketLeftEnd  = "nccl.socket.left.end"
+	EventNcclSocketLost     = "nccl.socket.lost"
 	EventNcclSocketStall    = "nccl.socket.stall"
 	EventNcclSocketStallEnd = "nccl.socket.stall.end"
 	EventNcclSocketWatched  = "nccl.socket.watched"
@@ -22,9 +24,11 @@ const (
 // ByName says of each event whether it is enabled.
 func (c EventsConfig) ByName() map[string]bool {
 	return map[string]bool{
+		EventNcclSocketCut:      c.NcclSocketCut.Enabled,
 		EventNcclSocketKept:     c.NcclSocketKept.Enabled,
 		EventNcclSocketLeft:     c.NcclSocketLeft.Enabled,
 		EventNcclSocketLeftEnd:  c.NcclSocketLeftEnd.Enabled,
+		EventNcclSocketLost:     c.NcclSocketLost.Enabled,
 		EventNcclSocketStall:    c.NcclSocketStall.Enabled,
 		EventNcclSocketStallEnd: c.NcclSocketStallEnd.Enabled,
 		EventNcclSocketWatched:  c.NcclSocketWatched.Enabled,
@@ -57,6 +61,42 @@ func (b *LogsBuilder) SetHost(host record.Host) {
 	host.Set(resource.SetHostName, resource.SetHostID, resource.SetK8sNodeName, resource.SetHostBootID)
 	b.SetResource(resource.Emit())
 }
+
+// NcclSocketCut writes the attributes of the event nccl.socket.cut: A process of a rank closed a connection to its job, and had lost none of its own before. Another rank of this node lost that one, or one that was closed because of it, and failed after that. The record has the time of the closing. Of one that lives and has closed all of them nccl.socket.left tells. Not of a process that somebody had asked to end before, that failed itself, or of whose time something was missed.
+type NcclSocketCut struct {
+	attributes *record.Attributes
+	record.TrustAttributes
+	record.IdentityAttributes
+}
+
+// NcclSocketCut begins a record.
+func (b *LogsBuilder) NcclSocketCut(head record.Head) NcclSocketCut {
+	return NcclSocketCutOn(b.Begin(EventNcclSocketCut, 20, head))
+}
+
+// NcclSocketCutOn writes the attributes there.
+func NcclSocketCutOn(attributes *record.Attributes) NcclSocketCut {
+	return NcclSocketCut{
+		attributes,
+		record.TrustAttributesOn(attributes),
+		record.IdentityAttributesOn(attributes),
+	}
+}
+
+// EventName is nccl.socket.cut.
+func (NcclSocketCut) EventName() string { return EventNcclSocketCut }
+
+// Attributes is where they are written.
+func (a NcclSocketCut) Attributes() *record.Attributes { return a.attributes }
+
+// NcclPeerPid sets nccl.peer.pid: Process at the other end, when it is, or was until it died, one of the same job on this node.
+func (a NcclSocketCut) NcclPeerPid(v int64) { a.attributes.Int("nccl.peer.pid", v) }
+
+// NcclPeerRank sets nccl.peer.rank: Rank at the other end, when it is, or was until it died, one of the same job on this node.
+func (a NcclSocketCut) NcclPeerRank(v int64) { a.attributes.Int("nccl.peer.rank", v) }
+
+// NcclSocketCutEnd sets nccl.socket.cut.end: What became of the process that closed it: ended (with status 0), lives (it goes on with other connections to its job, or others ended it later).
+func (a NcclSocketCut) NcclSocketCutEnd(v string) { a.attributes.Str("nccl.socket.cut.end", v) }
 
 // NcclSocketKept writes the attributes of the event nccl.socket.kept: A process of a rank failed, and had lost no connection to its job in the five minutes before. Each stood until the process closed it, or stands at a process that it had started. Told as soon as the kernel has told all of that; not of a process of whose time something was missed, and not where another rank on this node had closed its connections first.
 type NcclSocketKept struct {
@@ -159,6 +199,47 @@ func (a NcclSocketLeftEnd) NcclSocketLeftEndReason(v string) {
 func (a NcclSocketLeftEnd) NcclSocketLeftFirst(v bool) {
 	a.attributes.Bool("nccl.socket.left.first", v)
 }
+
+// NcclSocketLost writes the attributes of the event nccl.socket.lost: A process of a rank failed by a status or an abort, and had lost a connection to its job before, after which it moved no data for more than ten seconds. Nobody had asked it to end. Where the far end is on another node, its rank and process are absent.
+type NcclSocketLost struct {
+	attributes *record.Attributes
+	record.TrustAttributes
+	record.IdentityAttributes
+}
+
+// NcclSocketLost begins a record.
+func (b *LogsBuilder) NcclSocketLost(head record.Head) NcclSocketLost {
+	return NcclSocketLostOn(b.Begin(EventNcclSocketLost, 21, head))
+}
+
+// NcclSocketLostOn writes the attributes there.
+func NcclSocketLostOn(attributes *record.Attributes) NcclSocketLost {
+	return NcclSocketLost{
+		attributes,
+		record.TrustAttributesOn(attributes),
+		record.IdentityAttributesOn(attributes),
+	}
+}
+
+// EventName is nccl.socket.lost.
+func (NcclSocketLost) EventName() string { return EventNcclSocketLost }
+
+// Attributes is where they are written.
+func (a NcclSocketLost) Attributes() *record.Attributes { return a.attributes }
+
+// NcclPeerPid sets nccl.peer.pid: Process at the other end, when it is, or was until it died, one of the same job on this node.
+func (a NcclSocketLost) NcclPeerPid(v int64) { a.attributes.Int("nccl.peer.pid", v) }
+
+// NcclPeerRank sets nccl.peer.rank: Rank at the other end, when it is, or was until it died, one of the same job on this node.
+func (a NcclSocketLost) NcclPeerRank(v int64) { a.attributes.Int("nccl.peer.rank", v) }
+
+// NcclSocketLostBeforeNs sets nccl.socket.lost.before_ns: How long before its end the process lost the first of the connections that may be why.
+func (a NcclSocketLost) NcclSocketLostBeforeNs(v int64) {
+	a.attributes.Int("nccl.socket.lost.before_ns", v)
+}
+
+// NcclSocketLostHow sets nccl.socket.lost.how: How it lost that: closed (the far end closed it), reset (the far end, or what is between, reset it), failed (nobody answered, or somebody killed it).
+func (a NcclSocketLost) NcclSocketLostHow(v string) { a.attributes.Str("nccl.socket.lost.how", v) }
 
 // NcclSocketStall writes the attributes of the event nccl.socket.stall: Sockets of a rank do not move. One record for each rank process, peer and direction, repeated while it lasts.
 type NcclSocketStall struct {

@@ -61,6 +61,8 @@ type partings struct {
 	order fairlru.List[*parted]
 	left  []Left // since the last snapshot
 	kept  []Kept // since they were asked for
+	lost  []Lost // the same
+	cut   []Cut
 }
 
 func (ps *partings) add(p *parted) {
@@ -90,9 +92,10 @@ func (t *Tracker) Ended(e *identity.Exit) {
 	if r == nil || r.now.Born() != born {
 		return
 	}
-	by, p := &e.Signalled, &r.parting
-	asked := by.Number != 0 && by.Sender.Relation != identity.RelationItself && by.Sender.Relation != identity.RelationKernel
-	if asked && p.first && !p.told && r.open == 0 && by.Time.Sub(p.last) >= sooner {
+	defer t.blame()
+	r.fate = fateOf(e)
+	asked, p := r.fate.asked, &r.parting
+	if !asked.IsZero() && p.first && !p.told && r.open == 0 && asked.Sub(p.last) >= sooner {
 		p.told = true
 		t.partings.left = append(t.partings.left, Left{Process: r.now.Process, Time: p.at, First: true, Closed: p.closed})
 		return
@@ -100,6 +103,7 @@ func (t *Tracker) Ended(e *identity.Exit) {
 	if e.Failed() {
 		r.endedAt = e.Time
 		t.vouch(r)
+		t.fails(r, e)
 	}
 }
 
@@ -122,6 +126,7 @@ func (t *Tracker) closes(s *socket, c *ncclsock.Change) {
 	r, p := s.rank, &s.rank.parting
 	itself := c.New == ncclsock.FinWait1 || c.New == ncclsock.LastAck || c.New == ncclsock.Close && c.Error == 0
 	if itself && c.Old == ncclsock.Established {
+		t.gives(s, c.Time)
 		s.ends(closed, c.Time)
 	} else {
 		s.ends(broken, c.Time)
@@ -140,6 +145,7 @@ func (t *Tracker) closes(s *socket, c *ncclsock.Change) {
 	case !s.used():
 	case !itself:
 		r.lostAt = c.Time
+		t.loses(s, c)
 	default:
 		if p.at.IsZero() {
 			*p = parting{at: c.Time, last: c.Time, since: t.now, first: !r.halfClosed && (r.lostAt.IsZero() || c.Time.Sub(r.lostAt) > follows)}

@@ -122,6 +122,12 @@ type rank struct {
 	passedAt time.Time // of the snapshot in which a process that it had started still holds one
 	kept     bool      // that it lost none was told
 
+	losses []loss    // connections of its job that it has lost, the first ones
+	gaveAt time.Time // when it last closed one that stood, and had lost none
+	fate   fate
+	victim bool // it failed, and may have died of a loss
+	traced bool // who closed it was looked for
+
 	haltedAt time.Duration // the last snapshot before it was halted; never if it was when it was met
 
 	// What it had used of the CPU in the snapshot in which it last moved.

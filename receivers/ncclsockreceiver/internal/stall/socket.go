@@ -16,12 +16,15 @@ type socket struct {
 	rank    *rank
 	pair    pair             // as which it is found
 	peer    *socket          // the other end, when it is on this node
+	other   *socket          // the same, also when one of the two is gone
 	told    socketstall.Kind // what itself tells that it is for, or undecided
 	kind    socketstall.Kind // what it is for
 	guessed bool             // the libraries of its process told, or nothing did
 	errno   int32            // that it reported
 	shut    bool             // an end has closed it since the last snapshot
 	over    ending           // how it ended, as far as that was heard
+	overAt  time.Time        // when its process closed it, while it stood
+	free    bool             // it did, and had lost none before
 	goneAt  time.Duration    // when it was missed
 
 	far     int     // rank of its job at the other end, also when that has died; Unknown

@@ -168,6 +168,7 @@ func (ss *sockets) link(s *socket) {
 	ss.pairs[s.pair] = s
 	if other := ss.pairs[s.pair.turned()]; other != nil && other != s {
 		s.peer, other.peer = other, s
+		s.other, other.other = other, s
 		s.meetRank(other.rank)
 		other.meetRank(s.rank)
 		other.between = strangers(s.rank, other.rank)

@@ -172,5 +172,6 @@ func (t *Tracker) Observe(r *Round) []Event {
 	for _, gone := range t.partings.of {
 		t.vouch(gone.Value.of)
 	}
+	t.blame()
 	return events
 }
