@@ -51,6 +51,7 @@ func faults() []kind {
 		{name: "exception and a slow end", class: software, cause: "an exception that nobody catches, then 25 s in a function of atexit", do: func(t *trial) (int, error) { return t.diesLate("raiselate") }},
 		{name: "exception and a thread that stays", class: software, cause: "an exception that nobody catches, then 25 s in which a thread that is no daemon keeps the process", do: func(t *trial) (int, error) { return t.diesLate("raisethread") }},
 		{name: "leaves its group", class: software, cause: "destroy_process_group() in the middle; the process lives on for a minute", do: (*trial).leavesGroup},
+		{name: "gives up one of two groups", class: software, cause: "destroy_process_group() of a second group, which each step uses; the rank trains on in the first", do: (*trial).givesUpAGroup},
 		{name: "segmentation fault", class: software, cause: "a read of address 0", do: func(t *trial) (int, error) { return t.dies("SIGSEGV", "segv") }},
 		{name: "abort", class: software, cause: "os.abort()", do: func(t *trial) (int, error) { return t.dies("SIGABRT", "abort") }},
 		{name: "C++ exception", class: software, cause: "a library throws what nobody catches", do: func(t *trial) (int, error) { return t.dies("std::runtime_error: weights.bin is damaged", "throw") }},
@@ -494,6 +495,21 @@ func (t *trial) leavesGroup() (int, error) {
 		return ended, err
 	}
 	time.Sleep(20 * time.Second)
+	return ended, nil
+}
+
+// givesUpAGroup is a rank that gives up one of two groups while the others use both.
+func (t *trial) givesUpAGroup() (int, error) {
+	t.right("rank_exit", "closed a connection to the job")
+	if err := t.order(t.rank, "second"); err != nil {
+		return running, err
+	}
+	time.Sleep(t.seconds(5, 9)) // it is in use
+	t.begin()
+	if err := t.order(t.rank, "giveup"); err != nil {
+		return ended, err
+	}
+	time.Sleep(15 * time.Second)
 	return ended, nil
 }
 

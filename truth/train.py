@@ -36,8 +36,9 @@ if "TRUTH_LEADS" in os.environ and "LOCAL_RANK" not in os.environ:
         subprocess.Popen([sys.executable, "-u", *sys.argv], env=os.environ | {"LOCAL_RANK": str(other)})
 # A real launcher says who the process is; else who starts it does.
 RANK = int(next(os.environ[name] for name in ("TRUTH_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "LOCAL_RANK") if name in os.environ))
-ALL = ("stop", "around", "saved", "apart")  # orders that all ranks carry out
+ALL = ("stop", "around", "saved", "apart", "second")  # orders that all ranks carry out
 orders = queue.Queue()
+second = None  # a group beside that of all
 calls = queue.Queue()  # for the main thread, where another one trains
 slower = 0.0
 saving = 0.0  # how long rank 0 saves once the job is asked to end
@@ -243,6 +244,12 @@ def goes_on_alone():
         time.sleep(0.8)
 
 
+def makes_a_second_group():
+    """Each step uses it, too, from then on."""
+    global second
+    second = dist.new_group()
+
+
 def in_main_thread(call):
     if threading.current_thread() is threading.main_thread():
         call()
@@ -361,6 +368,10 @@ def run(order, *arguments):
         say("done", order, *arguments)
         time.sleep(seconds)  # stands: leavegroup
         os._exit(0)
+    elif order == "giveup":  # one of its groups, and trains on in the other
+        global second
+        dist.destroy_process_group(second)
+        second = None
     elif order == "cuda":  # as PyTorch says that its GPU failed
         raise RuntimeError("CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be asynchronously reported at some other API call.")  # stands: cuda
     elif order == "readonly":  # a file system that the kernel has stopped writing to
@@ -426,6 +437,10 @@ def main():
         if flags[3]:
             goes_on_alone()
             break
+        if flags[4]:
+            makes_a_second_group()
+        if second is not None:
+            dist.all_reduce(torch.ones(4096), group=second)
         dist.all_reduce(data)
         data.clamp_(-1, 1)
         step += 1
