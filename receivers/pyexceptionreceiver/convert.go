@@ -48,6 +48,12 @@ func (c *converter) exception(e *pyexception.Event, known *identity.Process, fin
 		a.TracecoreExceptionAfter(say(own[:1], own[:1]))
 	}
 	a.TracecoreExceptionFinal(final)
+	if ranks := missing(chain, &process); len(ranks) > 0 {
+		all := a.TracecoreExceptionMissingRanks()
+		for _, rank := range ranks {
+			all.AppendEmpty().SetInt(int64(rank))
+		}
+	}
 	if endsProgram(e) {
 		a.TracecoreExceptionOfProgram(true)
 	}

@@ -3,6 +3,7 @@
 package metadata
 
 import (
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/receiver"
 
 	"github.com/tracecoreai/tracecore/receivers/internal/record"
@@ -57,7 +58,7 @@ type ProcessException struct {
 
 // ProcessException begins a record.
 func (b *LogsBuilder) ProcessException(head record.Head) ProcessException {
-	return ProcessExceptionOn(b.Begin(EventProcessException, 29, head))
+	return ProcessExceptionOn(b.Begin(EventProcessException, 30, head))
 }
 
 // ProcessExceptionOn writes the attributes there.
@@ -109,6 +110,11 @@ func (a ProcessException) TracecoreExceptionClass(v string) {
 // TracecoreExceptionFinal sets tracecore.exception.final: Only on the record that repeats the last exception of the main thread, or of C++ in any thread, when its process has failed, and that was the end of its rank: status, where it ended with 1, the status of an exception that nobody caught, or with SIGABRT after one of C++; before, where it ended by something else at most ten minutes later.
 func (a ProcessException) TracecoreExceptionFinal(v string) {
 	a.attributes.Text("tracecore.exception.final", v)
+}
+
+// TracecoreExceptionMissingRanks sets tracecore.exception.missing_ranks: Ranks that did not come to a monitored barrier of PyTorch, by the words of rank 0 (torch.distributed.monitored_barrier with Gloo). Of a barrier of a smaller group they are numbers in that group, which the words do not tell. Absent where one of them is no rank of the job, or rank 0 of the job does not say it.
+func (a ProcessException) TracecoreExceptionMissingRanks() pcommon.Slice {
+	return a.attributes.Slice("tracecore.exception.missing_ranks")
 }
 
 // TracecoreExceptionOfProgram sets tracecore.exception.of_program: True where the exception came out of the program that the main thread runs, by its traceback: the interpreter ends of it; or one of C++ that nobody catches. Its process may live on, in functions of atexit, or as long as a thread that is no daemon does.
