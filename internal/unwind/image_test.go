@@ -385,6 +385,32 @@ func TestWhatIsNotKnownIsNotGuessed(t *testing.T) {
 	require.ErrorIs(t, walkMade(machine, i, procmem.Piece{}, r).End, procmem.ErrAbsent)
 }
 
+// TestARegisterWhosePlaceWasLeftIsUnknown: an epilogue of amd64 has popped rbx, and its table still
+// says that it lies below the stack pointer, where the copy of a sample begins.
+func TestARegisterWhosePlaceWasLeftIsUnknown(t *testing.T) {
+	const sp = 0x7fff_0000_1000
+	stack := procmem.Piece{Start: sp, Bytes: binary.LittleEndian.AppendUint64(nil, 0x1234)}
+	epilogue := row{base: 7, cfa: rule{how: isOffset, value: 8}, column: 16}
+	epilogue.rules[16] = rule{how: atOffset, value: -8}
+	epilogue.rules[3] = rule{how: atOffset, value: -16}
+	epilogue.rules[6] = rule{how: same}
+	var r Registers
+	r.set(7, sp)
+	r.set(3, 0xb)
+	r.set(6, 0xbb)
+	w := walker{arch: amd64(), memory: stack}
+	next, more, err := w.caller(&epilogue, &r)
+	require.NoError(t, err)
+	require.True(t, more)
+	require.Equal(t, uint64(1<<6|1<<7|1<<16), next.Known)
+	require.EqualValues(t, 0x1234, next.Values[16])
+	require.EqualValues(t, sp+8, next.Values[7])
+
+	w.memory = procmem.Piece{}
+	_, _, err = w.caller(&epilogue, &r)
+	require.ErrorIs(t, err, procmem.ErrAbsent, "a return address is needed")
+}
+
 // FuzzImage changes a whole file in places: each patch is an offset of two bytes and a value.
 // (Of files as inputs the fuzzer would try a few a second.)
 func FuzzImage(f *testing.F) {

@@ -192,6 +192,11 @@ func (w *walker) caller(row *row, r *Registers) (next step, more bool, err error
 	next.signal = row.signal
 	for number := range w.arch.registers {
 		value, known, err := w.register(row, number, cfa, r)
+		if errors.Is(err, procmem.ErrAbsent) && number != row.column {
+			// A function that returns has given it back already, and its table says the old place:
+			// below the stack pointer, where a sample's copy begins. The caller may not need it.
+			continue
+		}
 		if err != nil {
 			return next, false, fmt.Errorf("register %d: %w", number, err)
 		}
