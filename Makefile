@@ -51,7 +51,7 @@ STAGES := format race host chart cluster
 STILL := lint tools unit fuzz check-generated
 MACHINES := vmtest
 # What a release needs beyond that.
-RELEASE := attack stacks pages loki jaeger soak truth bench
+RELEASE := attack stacks stacks-arm pages loki jaeger soak truth bench
 
 .PHONY: help
 help: ## List the targets
@@ -156,8 +156,12 @@ jitter: ## Tests while statements of the code wait now and then, as on a busy ma
 	@go -C tools run ./jitter -seeds $(SEEDS) $(PACKAGES)
 
 .PHONY: stacks
-stacks: deps gotestsum ## Stacks of Python beside those of faulthandler, with the interpreters of Debian's suites; 30,000 of a program that never holds still, for each (as root; fetches packages)
-	$(JSON) go test -json -timeout 2h -run 'Interpreter|Wrong' ./internal/pystack -interpreters -churn 30000
+stacks: deps gotestsum ## Stacks of Python beside those of faulthandler, and its native ones beside backtrace(3), with the interpreters of Debian's suites; 30,000 of a program that never holds still, for each (as root; fetches packages)
+	$(JSON) bash -c 'go test -json -timeout 2h -run "Interpreter|Wrong" ./internal/pystack -interpreters -churn 30000; state=$$?; go test -json -timeout 1h -run OfDebian ./internal/unwind -interpreters && exit $$state'
+
+.PHONY: stacks-arm
+stacks-arm: deps gotestsum ## The same with those of arm64, in machines that are emulated, with pages of 4 and of 16 KiB; 30 of a program that never holds still
+	@go run ./vmtests -kernel 6.12-arm64,6.12-arm64-16k -interpreters -pkg ./internal/pystack,./internal/unwind -run OfDebian -json $(RESULTS)/stacks-arm.json
 
 .PHONY: pages
 pages: gotestsum ## Report, comparison and list in headless Chromium: how fast they open, what they ask for, how wide they are, how they print; pictures in .cache/shots (installs Debian's chromium)

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/tracecoreai/tracecore/vmtests/archive"
+	"github.com/tracecoreai/tracecore/vmtests/interpreters"
 	"github.com/tracecoreai/tracecore/vmtests/machine"
 )
 
@@ -32,6 +33,7 @@ type options struct {
 	packages []string
 	run      string
 	binary   string
+	pythons  bool
 	json     string
 	results  string
 	cache    string
@@ -67,6 +69,7 @@ func parseFlags(args []string) (options, error) {
 	f.StringVar(&packages, "pkg", "", "packages, comma separated (./bpf/kmsg); default: all whose tests need a kernel")
 	f.StringVar(&o.run, "run", "", "run only tests that match, as go test -run")
 	f.StringVar(&o.binary, "binary", "", "a static bin/tracecore to put into the machine; tests find it as $TRACECORE_BINARY")
+	f.BoolVar(&o.pythons, "interpreters", false, "put CPython of Debian's suites into the machine, each in a root of its own; tests find them as $"+interpreters.Variable)
 	f.StringVar(&o.json, "json", "", "append results to this file in the form of go test -json")
 	f.StringVar(&o.results, "results", "", "folder whose results.json, RESULTS.md and INSTRUCTIONS.md get the rows of this run")
 	f.StringVar(&o.cache, "cache", ".cache/kernels", "where kernels are kept")
@@ -87,6 +90,9 @@ func parseFlags(args []string) (options, error) {
 	o.kernels, o.packages = split(kernels), split(packages)
 	if o.results != "" && (o.run != "" || slices.Contains(o.kernels, quickName) || packages != "" && !measures(o.packages)) {
 		return o, fmt.Errorf("-results keeps what whole packages found: leave out -run and -kernel quick, and name in -pkg, if at all, those that measure: %s", strings.Join(measuring, ","))
+	}
+	if o.pythons && (len(o.kernels) == 0 || slices.Contains(o.kernels, hostName)) {
+		return o, errors.New("-interpreters is for machines that -kernel names: here, make stacks")
 	}
 	if o.results != "" && o.kept != "" {
 		return o, errors.New("-results is of what runs now: leave out -kept")

@@ -16,6 +16,7 @@ import (
 	"github.com/tracecoreai/tracecore/internal/hosttest"
 	"github.com/tracecoreai/tracecore/vmtests/archive"
 	"github.com/tracecoreai/tracecore/vmtests/guest"
+	"github.com/tracecoreai/tracecore/vmtests/interpreters"
 	"github.com/tracecoreai/tracecore/vmtests/machine"
 )
 
@@ -67,6 +68,11 @@ func runMachine(ctx context.Context, o options, k Kernel, s suite, see func(gues
 	payload, err := pack(o, k, kernel, busybox, s)
 	if err != nil {
 		return kernel.Package, err
+	}
+	if o.pythons {
+		if err := addInterpreters(ctx, &payload, cache, k.Arch, filepath.Join(work, "interpreters"), out); err != nil {
+			return kernel.Package, err
+		}
 	}
 	passes := newKept(o.kept, kernel.Package.Name+" "+kernel.Package.Version)
 	again, err := passes.take(&payload)
@@ -164,6 +170,28 @@ func pack(o options, row Kernel, kernel archive.Kernel, busybox string, s suite)
 		payload.Manifest.Env = append(payload.Manifest.Env, binaryVariable+"="+agentPath)
 	}
 	return payload, addTests(&payload, o, row, s.binaries)
+}
+
+// interpretersPath is where a machine has the roots of interpreters.
+const interpretersPath = "/interpreters"
+
+// addInterpreters unpacks CPython of Debian's suites for the machine into a folder of this one.
+func addInterpreters(ctx context.Context, payload *machine.Payload, cache archive.Cache, arch, folder string, out *printer) error {
+	for _, one := range interpreters.All {
+		root := filepath.Join(folder, one.Suite)
+		taken, err := one.Unpack(ctx, cache, arch, root)
+		if err != nil {
+			return err
+		}
+		var names []string
+		for _, pkg := range taken {
+			names = append(names, pkg.Name+" "+pkg.Version)
+		}
+		out.step("%s: %s", one.Suite, strings.Join(names, ", "))
+	}
+	payload.Files[interpretersPath] = folder
+	payload.Manifest.Env = append(payload.Manifest.Env, interpreters.Variable+"="+interpretersPath)
+	return nil
 }
 
 // addTests adds test binaries with the files that they read.

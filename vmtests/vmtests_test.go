@@ -150,6 +150,7 @@ func TestQuickRowsLeaveOutTestsThatExist(t *testing.T) {
 func TestOptionsThatCannotGoTogetherAreRefused(t *testing.T) {
 	for _, args := range [][]string{
 		{"-results", "x", "-pkg", "./bpf/kmsg"}, {"-results", "x", "-run", "TestX"}, {"-results", "x", "-kernel", "5.10,quick"}, {"-results", "x", "-kept", "y"}, {"-parallel", "0"}, {"./bpf/kmsg"},
+		{"-interpreters"}, {"-interpreters", "-kernel", "host"},
 	} {
 		_, err := parseFlags(args)
 		require.Error(t, err, args)

@@ -20,15 +20,15 @@ var churn = flag.Int("churn", 1000, "stacks that are taken of a program that nev
 // called by fN-1 alone, so a stack that is none is seen.
 func TestNoWrongStackIsBelieved(t *testing.T) {
 	hosttest.NotShort(t, "it takes stacks for some seconds")
-	noWrongStackIsBelieved(t, hostPython(t))
+	noWrongStackIsBelieved(t, hostPython(t), *churn)
 }
 
-func noWrongStackIsBelieved(t *testing.T, py python) {
+func noWrongStackIsBelieved(t *testing.T, py python, wanted int) {
 	t.Helper()
 	j := start(t, py, "churn.py")
 	p := open(t, j.pid)
 	torn, deepest, looks := 0, 0, 0
-	for end := time.Now().Add(hosttest.Patience); looks < *churn || deepest <= 5 && time.Now().Before(end); looks++ { // it may have had no CPU yet
+	for end := time.Now().Add(hosttest.Patience); looks < wanted || deepest <= 5 && time.Now().Before(end); looks++ { // it may have had no CPU yet
 		s, err := p.Stacks(Options{})
 		require.NoError(t, err)
 		require.Len(t, s.Threads, 1)

@@ -37,7 +37,7 @@ type layout struct {
 	textASCII, textCompact  uint64 // sizes of PyASCIIObject and PyCompactUnicodeObject: characters follow
 	bytesSize, bytesContent uint64 // PyBytesObject
 
-	runtimeHolder         uint64 // gilstate.tstate_current, before 3.12
+	runtimeHolder         uint64 // gilstate.tstate_current, before 3.12; see holderOn
 	interpreterLock       uint64 // ceval.gil, from 3.12 on
 	lockHolder, lockState uint64 // struct _gil_runtime_state
 }
@@ -50,7 +50,8 @@ func (l layout) withObjects(ascii, compact uint64) layout {
 }
 
 // layouts are the versions that do not say their own offsets, as offsetof gives them with
-// the headers of 3.8.18, 3.9.18, 3.10.13, 3.11.7 and 3.12.1 (amd64).
+// the headers of 3.8.18, 3.9.18, 3.10.13, 3.11.7 and 3.12.1: on arm64 the same, but for
+// runtimeHolder.
 var layouts = map[int]layout{
 	8:  withFrameObjects(8, 104, 1368),
 	9:  withFrameObjects(9, 104, 568),
@@ -80,6 +81,22 @@ func withFrameObjects(minor int, last, holder uint64) layout {
 		codeFile: 104, codeName: 112, codeFirstLine: 40, codeLines: 120, codeSize: 176,
 		runtimeHolder: holder,
 	}.withObjects(48, 72)
+}
+
+// holderOn is runtimeHolder on a machine, 0 where it is not known. Two locks of the C library
+// stand before it (struct _gil_runtime_state: mutex and switch_mutex). pthread_mutex_t has 40
+// bytes, and 48 in glibc on arm64 (sysdeps/aarch64/nptl/bits/pthreadtypes-arch.h);
+// pthread_cond_t has 48 everywhere.
+func (l *layout) holderOn(arch string, c libc) uint64 {
+	switch {
+	case l.runtimeHolder == 0:
+		return 0
+	case arch == "amd64", arch == "arm64" && c == musl:
+		return l.runtimeHolder
+	case arch == "arm64" && c == glibc:
+		return l.runtimeHolder + 2*(48-40)
+	}
+	return 0
 }
 
 // table says where struct _Py_DebugOffsets, which a newer interpreter has at the beginning

@@ -157,9 +157,7 @@ func (one candidate) begin(m memory, c libc) (*interpreter, error) {
 		return nil, err
 	}
 	in.libc = c
-	if runtime.GOARCH != "amd64" { // locks stand before it, and theirs are other sizes
-		in.layout.runtimeHolder = 0
-	}
+	in.layout.runtimeHolder = in.layout.holderOn(runtime.GOARCH, c)
 	return in, nil
 }
 

@@ -77,7 +77,8 @@ type Thread struct {
 type Stacks struct {
 	Threads []Thread // the main thread first, then the newest
 	Cut     bool     // there are more threads, or their list changed all the time
-	// GILKnown says that GIL is read. It is not in CPython before 3.12 on arm64.
+	// GILKnown says that GIL is read. It is not in CPython before 3.12 on arm64 with a C library
+	// that is not known, or linked into the program.
 	GILKnown bool
 }
 
