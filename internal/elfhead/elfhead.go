@@ -35,6 +35,7 @@ const (
 type File struct {
 	io.ReaderAt
 	Machine  elf.Machine
+	Entry    uint64       // where the program begins; 0 where it does not
 	Segments []elf.Prog64 // program headers
 
 	sections uint64 // where their headers begin
@@ -57,7 +58,7 @@ func Read(file io.ReaderAt) (*File, error) {
 	case h.Phnum > 0 && h.Phentsize != segmentBytes, h.Shnum > 0 && h.Shentsize != sectionBytes:
 		return nil, fmt.Errorf("%w: they have another size", ErrHeaders)
 	}
-	f := &File{ReaderAt: file, Machine: elf.Machine(h.Machine), Segments: make([]elf.Prog64, h.Phnum), sections: h.Shoff, count: h.Shnum}
+	f := &File{ReaderAt: file, Machine: elf.Machine(h.Machine), Entry: h.Entry, Segments: make([]elf.Prog64, h.Phnum), sections: h.Shoff, count: h.Shnum}
 	if err := f.table(h.Phoff, f.Segments); err != nil {
 		return nil, fmt.Errorf("read its program headers: %w", err)
 	}

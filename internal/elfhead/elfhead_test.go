@@ -25,6 +25,7 @@ func TestHeadersAreAsDebugELFReadsThem(t *testing.T) {
 	ours, err := Read(file)
 	require.NoError(t, err)
 	require.Equal(t, theirs.Machine, ours.Machine)
+	require.Equal(t, theirs.Entry, ours.Entry)
 	require.Len(t, ours.Segments, len(theirs.Progs))
 	for i, p := range theirs.Progs {
 		s := &ours.Segments[i]

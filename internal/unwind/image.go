@@ -22,6 +22,7 @@ type image struct {
 	symbols  *symbols
 	unnamed  error // why symbols cannot be read
 	known    *lookups
+	begin    uint64 // where the program begins; 0 where it does not
 }
 
 // lookups are the answers about addresses of all images: what a thread waits in is asked again
@@ -62,7 +63,7 @@ func newImage(file io.ReaderAt, machine *arch, known *lookups) (*image, error) {
 	case f.Machine != machine.machine:
 		return nil, errMachine
 	}
-	i := &image{file: file, arch: machine, known: known}
+	i := &image{file: file, arch: machine, known: known, begin: f.Entry}
 	for _, h := range f.Segments {
 		switch elf.ProgType(h.Type) {
 		case elf.PT_LOAD:
@@ -85,6 +86,15 @@ func (i *image) address(offset uint64) (uint64, bool) {
 		}
 	}
 	return 0, false
+}
+
+// maxStart is more than the bytes of any _start: that of glibc has 56 on arm64.
+const maxStart = 64
+
+// begins: the program begins in the function that has this address. glibc has no unwind table for
+// it on arm64 before 2.34, musl has none anywhere.
+func (i *image) begins(address uint64) bool {
+	return i.begin != 0 && address-i.begin < maxStart
 }
 
 var errOutside = errors.New("an address lies outside of the file")

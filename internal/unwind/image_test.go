@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -409,6 +410,88 @@ func TestARegisterWhosePlaceWasLeftIsUnknown(t *testing.T) {
 	w.memory = procmem.Piece{}
 	_, _, err = w.caller(&epilogue, &r)
 	require.ErrorIs(t, err, procmem.ErrAbsent, "a return address is needed")
+}
+
+// TestAProgramBeginsWhereItsFileSays, though no unwind table has that function, and nowhere else.
+func TestAProgramBeginsWhereItsFileSays(t *testing.T) {
+	const bias = 0x5500_0000_0000
+	for name, machine := range map[string]*arch{"amd64": amd64(), "arm64": arm64()} {
+		i := load(t, name, machine)
+		outside := uint64(0) // code that no table has
+		for address := uint64(0x300); address < 0x1000 && outside == 0; address += 4 {
+			_, err := i.row(address)
+			if _, later := i.row(address + 52); errors.Is(err, errNotFound) && errors.Is(later, errNotFound) {
+				outside = address
+			}
+		}
+		require.NotZero(t, outside)
+		var r Registers
+		r.set(machine.sp, 64)
+		r.set(machine.pc, bias+outside+52)
+		r.set(int(machine.fp), 0)
+		for _, tc := range []struct {
+			entry, fp uint64
+			whole     bool
+		}{{outside, 0, true}, {outside, 8, false}, {outside + 56, 0, false}, {outside - 12, 0, false}, {0, 0, false}} {
+			i.begin = tc.entry
+			r.set(int(machine.fp), tc.fp)
+			trace := walkMade(machine, i, procmem.Piece{}, r)
+			require.Equal(t, tc.whole, trace.Whole, "%s %+v: %v", name, tc, trace.End)
+			require.Equal(t, tc.whole, trace.End == nil)
+			require.Len(t, trace.Frames, 1)
+		}
+	}
+}
+
+// offsetOf is where the file has an address.
+func (i *image) offsetOf(address uint64) uint64 {
+	for _, l := range i.loads {
+		if address >= l.Vaddr && address-l.Vaddr < l.Filesz {
+			return l.Off + address - l.Vaddr
+		}
+	}
+	return 0
+}
+
+// TestAStubOfThePLTIsCrossed: of python3.9 3.9.2-1 for arm64 (bullseye), and one with bti and pointer
+// authentication.
+func TestAStubOfThePLTIsCrossed(t *testing.T) {
+	const bias, sp = 0x5500_0000_0000, 0x7fff_0000_0000
+	for name, code := range map[string][]uint32{
+		"plain":    {0xf00025b0, 0xf940aa11, 0x91054210, 0xd61f0220},
+		"with bti": {0xd503245f, 0xd00022f0, 0xf9405e11, 0x9102e210, 0xd503219f, 0xd61f0220},
+	} {
+		machine := arm64()
+		i := load(t, "arm64", machine)
+		content := bytes.Clone(i.file.(sized))
+		i.file = sized(content)
+		at := uint64(0)
+		for address := uint64(0x300); address < 0x1000 && at == 0; address += 4 {
+			_, err := i.row(address)
+			if _, later := i.row(address + 24); errors.Is(err, errNotFound) && errors.Is(later, errNotFound) {
+				at = address
+			}
+		}
+		require.NotZero(t, at)
+		for n, word := range code {
+			binary.LittleEndian.PutUint32(content[i.offsetOf(at)+4*uint64(n):], word)
+		}
+		var r Registers
+		r.set(machine.sp, sp)
+		r.set(30, bias+i.startOf(t)+12)
+		r.set(int(machine.fp), 0)
+		for n := range code {
+			r.set(machine.pc, bias+at+4*uint64(n))
+			trace := walkMade(machine, i, procmem.Piece{}, r)
+			require.NoError(t, trace.End, "%s %d: %+v", name, n, trace)
+			require.Equal(t, "_start", trace.Frames[1].Symbol)
+		}
+		r.set(machine.pc, bias+at+4*uint64(len(code)))
+		require.ErrorIs(t, walkMade(machine, i, procmem.Piece{}, r).End, errNotFound, "behind it")
+		clear(content[i.offsetOf(at):][:8])
+		r.set(machine.pc, bias+at+4*uint64(len(code)-1))
+		require.ErrorIs(t, walkMade(machine, i, procmem.Piece{}, r).End, errNotFound, "a branch alone is no stub")
+	}
 }
 
 // FuzzImage changes a whole file in places: each patch is an offset of two bytes and a value.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -44,7 +45,16 @@ type own struct {
 // start runs a program until it has told its stack.
 func start(t testing.TB, program string, arguments ...string) own {
 	t.Helper()
+	return startIn(t, "", program, arguments...)
+}
+
+// startIn starts it in a root of its own, "" for that of the host.
+func startIn(t testing.TB, root, program string, arguments ...string) own {
+	t.Helper()
 	cmd := exec.Command(program, arguments...)
+	if root != "" {
+		cmd.SysProcAttr, cmd.Dir = &syscall.SysProcAttr{Chroot: root}, "/"
+	}
 	stdin, err := cmd.StdinPipe() // held open: a read of it waits
 	require.NoError(t, err)
 	stdout, err := cmd.StdoutPipe()
@@ -90,6 +100,18 @@ func asleep(t testing.TB, probe *taskstack.Probe, tid uint32) taskstack.Stack {
 			return s
 		}
 		require.True(t, time.Now().Before(deadline), "%+v", s)
+	}
+}
+
+// asleepInAPipe reads the stack of a thread once it sleeps in a read of a pipe.
+func asleepInAPipe(t testing.TB, probe *taskstack.Probe, tid uint32) taskstack.Stack {
+	t.Helper()
+	for deadline := time.Now().Add(hosttest.Patience); ; time.Sleep(time.Millisecond) {
+		s := asleep(t, probe, tid)
+		if slices.ContainsFunc(s.Kernel, func(f taskstack.Function) bool { return strings.HasSuffix(f.Name, "pipe_read") }) {
+			return s
+		}
+		require.True(t, time.Now().Before(deadline), "%+v", s.Kernel)
 	}
 }
 
@@ -235,9 +257,14 @@ time.sleep(86400)`
 // TestAProgramThatNeverHoldsStill: no stack is wrong and believed. A stack of a thread that ran
 // while its memory was read ends anywhere.
 func TestAProgramThatNeverHoldsStill(t *testing.T) {
-	u, probe := open(t)
 	python, err := exec.LookPath("python3")
 	require.NoError(t, err, "this test looks at an interpreter: apt install python3")
+	neverHoldsStill(t, "", python, 300)
+}
+
+func neverHoldsStill(t *testing.T, root, python string, wanted int) {
+	t.Helper()
+	u, probe := open(t)
 	const script = `import json, os, random, re, threading, time
 print(threading.get_native_id(), "end", sep="\n", flush=True)
 def f(n):
@@ -245,8 +272,7 @@ def f(n):
     sorted([1, 3, 2], key=lambda v: -v); time.sleep(0.0001 * random.randrange(3))
     if n: f(n - 1)
 while True: f(random.randrange(20))`
-	o := start(t, python, "-c", script)
-	const wanted = 300
+	o := startIn(t, root, python, "-S", "-c", script)
 	believed, torn := 0, 0
 	for deadline := time.Now().Add(hosttest.Patience); believed < wanted; {
 		require.True(t, time.Now().Before(deadline), "%d believed, %d torn", believed, torn)

@@ -166,17 +166,33 @@ func (w *walker) frame(t *Trace, pc, look uint64, r *Registers) (next step, more
 		return next, false, fmt.Errorf("%s: %w", code.object, err)
 	}
 	row, err := code.image.row(address)
+	begins := errors.Is(err, errNotFound) && code.image.begins(address) && w.outermost(r)
+	switch {
+	case begins:
+		row.start, err = code.image.begin, nil
+	case errors.Is(err, errNotFound) && len(t.Frames) == 0 && code.image.inStub(address):
+		row, err = w.arch.stub(), nil
+	}
 	shown := address + pc - look
 	w.unnamed[code.image] = append(w.unnamed[code.image], unnamed{question{address, row.start}, len(t.Frames), shown})
 	t.Frames = append(t.Frames, Frame{PC: pc, Object: code.object, Offset: shown})
 	if err != nil {
 		return next, false, fmt.Errorf("%s at %#x: %w", code.object, address, err)
 	}
+	if begins {
+		return next, false, nil
+	}
 	next, more, err = w.caller(&row, r)
 	if err != nil {
 		err = fmt.Errorf("%s at %#x: %w", code.object, address, err)
 	}
 	return next, more, err
+}
+
+// outermost: the frame pointer marks the start of a thread.
+func (w *walker) outermost(r *Registers) bool {
+	fp, known := r.get(w.arch.fp)
+	return known && fp == 0
 }
 
 // caller finds the registers of the caller.
