@@ -141,6 +141,19 @@ func find(maps io.Reader, hints [][]byte, wanted func(*Mapping) bool) ([]Mapping
 	return found, err
 }
 
+// Maps reports whether a process has mapped a part of a file that is on one of these devices, "major:minor" as
+// Devices tells them. What it may do with the part does not matter: data is no code.
+func (f *FS) Maps(pid uint32, devices []string) (maps bool, err error) {
+	_, err = f.mappings(f.path(pid, "maps"), func(all io.Reader) ([]Mapping, error) {
+		return nil, eachLine(all, func(line []byte) {
+			if fields := bytes.SplitN(line, []byte{' '}, 5); !maps && len(fields) == 5 {
+				maps = slices.Contains(devices, string(fields[3]))
+			}
+		})
+	})
+	return maps, err
+}
+
 // eachLine shows the lines of maps, a very long one in pieces.
 func eachLine(maps io.Reader, show func(line []byte)) error {
 	lines := bufio.NewReaderSize(maps, 64<<10)

@@ -77,6 +77,24 @@ func (f *FS) MountOf(pid uint32, fd int) (Mount, error) {
 	return *found, nil
 }
 
+// maxDevices is how many devices of one type are told.
+const maxDevices = 64
+
+// Devices are those of the file systems in the mount table of a process whose type begins so, as maps shows them
+// (proc_pid_maps(5)): "00:2f".
+func (f *FS) Devices(pid uint32, kind string) (devices []string, err error) {
+	_, err = f.table(OfProcess(pid), func(line []byte) bool {
+		if m, ok := parseMount(string(line)); ok && strings.HasPrefix(m.kind, kind) && len(devices) < maxDevices {
+			devices = append(devices, fmt.Sprintf("%02x:%02x", m.major, m.minor))
+		}
+		return false
+	})
+	if errors.Is(err, ErrNotMounted) { // none was looked for
+		err = nil
+	}
+	return devices, err
+}
+
 // onDevice fits the lines of a mount table that have that device number.
 func onDevice(major, minor uint32) func(line []byte) bool {
 	device := fmt.Appendf(nil, "%d:%d", major, minor)

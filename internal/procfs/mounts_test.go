@@ -61,6 +61,31 @@ func TestMountOfAnOpenFile(t *testing.T) {
 	require.ErrorIs(t, err, ErrGone)
 }
 
+func TestWhetherAProcessMapsAFileOfAMount(t *testing.T) {
+	r := newTree(t)
+	r.write("42/mountinfo", "30 1 0:47 / /data rw - fuse.juicefs JuiceFS:x rw\n31 1 0:300 / /b rw - fuse b rw\n32 1 0:48 / /nfs rw - nfs4 server:/x rw\nodd\n")
+	devices, err := r.Devices(42, "fuse")
+	require.NoError(t, err)
+	require.Equal(t, []string{"00:2f", "00:12c"}, devices)
+	for maps, want := range map[string]bool{
+		python: false, python + "1-2 r--s 00000000 00:2f 7 /data/shard\n": true, "1-2 rw-p 00000000 00:12c 7 /b/x\n" + python: true,
+		"1-2 r--s 00000000 00:30 7 /nfs/00:2f 00:2f\n": false, "00:2f\n": false, "": false,
+	} {
+		r.write("42/maps", maps)
+		is, err := r.Maps(42, devices)
+		require.NoError(t, err)
+		require.Equal(t, want, is, maps)
+	}
+	r.write("42/mountinfo", "")
+	devices, err = r.Devices(42, "fuse")
+	require.NoError(t, err)
+	require.Empty(t, devices)
+	_, err = r.Devices(43, "fuse")
+	require.ErrorIs(t, err, ErrGone)
+	_, err = r.Maps(43, devices)
+	require.ErrorIs(t, err, ErrGone)
+}
+
 func TestTableThatCannotBeReadSaysNothing(t *testing.T) {
 	r := newTree(t)
 	r.write("1/mountinfo", table)

@@ -173,17 +173,40 @@ func (d *daemons) look(fs *procfs.FS, now time.Time, pid uint32) (found *daemon,
 	return &daemon{pid, stat.StartTicks, all && err == nil, first}, names
 }
 
-// waitsForFUSE reports whether a file of a FUSE mount keeps something of the rank waiting. In a page fault
-// nothing in /proc says of which file system the page is: that may be NFS, or a disk.
+// waitsForFUSE reports whether a file of a FUSE mount keeps something of the rank waiting.
 func (r *Reader) waitsForFUSE(of *Process, own *use, in *Inside) bool {
-	return own.asleep && in.OnFile && r.ofFUSE(of.PID, own.wait) ||
-		in.Blocked.TID != 0 && socketstall.OfFUSE(in.Blocked.Channel) || in.Holder != nil && socketstall.OfFUSE(in.Holder.Channel)
+	if in.fuse || own.asleep && (in.OnFile || socketstall.OfFUSE(own.wait.Channel)) && r.ofFUSE(of.PID, own.wait) {
+		return true
+	}
+	if in.Holder == nil {
+		return false
+	}
+	child := r.trees.uses[in.Holder.PID]
+	return child != nil && child.asleep && r.ofFUSE(in.Holder.PID, child.wait)
 }
 
-// ofFUSE reports whether a process waits in a call for a file of a FUSE mount.
+// mayBeOfFUSE reports whether it is worth asking which file system a thread waits for.
+func mayBeOfFUSE(w procfs.Wait, file string) bool {
+	return w.Syscall == "" || stored(file) || socketstall.OfFUSE(w.Channel)
+}
+
+// ofFUSE reports whether a process waits in a call for a file of a FUSE mount, or may wait for a page of one. In a
+// page fault nothing in /proc says of which file the page is: it may be of any that the process has mapped.
 func (r *Reader) ofFUSE(pid uint32, w procfs.Wait) bool {
-	if socketstall.OfFUSE(w.Channel) || w.FD == procfs.Negative {
-		return socketstall.OfFUSE(w.Channel)
+	switch {
+	case socketstall.OfFUSE(w.Channel):
+		return true
+	case w.Awake:
+		return false
+	case w.Syscall == "":
+		devices, err := r.fs.Devices(pid, "fuse")
+		if err != nil || len(devices) == 0 {
+			return false
+		}
+		maps, err := r.fs.Maps(pid, devices)
+		return err == nil && maps
+	case w.FD == procfs.Negative:
+		return false
 	}
 	mount, err := r.fs.MountOf(pid, w.FD)
 	return err == nil && strings.HasPrefix(mount.Type, "fuse")

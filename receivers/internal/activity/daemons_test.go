@@ -296,6 +296,12 @@ func TestANumberUsedAgainIsNoDaemon(t *testing.T) {
 	}
 }
 
+// maps has a process map a file of a device, of two: 00:2f is a FUSE mount.
+func (p tree) maps(pid uint32, device string) {
+	p.write(fmt.Sprintf("%d/mountinfo", pid), "30 1 0:47 / /data rw - fuse.juicefs JuiceFS:x rw\n31 1 0:48 / /nfs rw - nfs4 server:/x rw\n")
+	p.write(fmt.Sprintf("%d/maps", pid), "7f0000000000-7f0000001000 r-xp 00000000 fd:01 5 /usr/lib/libc.so.6\n7f0000002000-7f0000003000 r--s 00000000 "+device+" 7 /data/shard\n")
+}
+
 // A rank waits for a file, or for a page of one, and what serves the mount has no CPU.
 func TestARankWhoseMountHasNoCPU(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -304,8 +310,15 @@ func TestARankWhoseMountHasNoCPU(t *testing.T) {
 	}{
 		"in a page fault": {func(p tree) {
 			p.write("42/stat", statLineOf("python", "D", 250, 50, begun))
-			p.sleeps(42, 5, "-1 0x0 0x0", "folio_wait_bit_common") // of NFS, or of a disk, as well
+			p.sleeps(42, 5, "-1 0x0 0x0", "folio_wait_bit_common")
+			p.maps(42, "00:2f")
+		}, true},
+		"in a page fault, of NFS or of a disk": {func(p tree) {
+			p.write("42/stat", statLineOf("python", "D", 250, 50, begun))
+			p.sleeps(42, 5, "-1 0x0 0x0", "folio_wait_bit_common")
+			p.maps(42, "00:30")
 		}, false},
+		"in an open": {func(p tree) { p.sleeps(42, 5, call("openat", 7), "request_wait_answer") }, true},
 		"in a read": {func(p tree) {
 			p.opens(42, map[int]string{7: "/data/shard"})
 			p.sleeps(42, 5, call("read", 7), "request_wait_answer")
@@ -319,6 +332,26 @@ func TestARankWhoseMountHasNoCPU(t *testing.T) {
 			p.thread(43, "D", 3, call("write", 7))
 			p.write("42/task/43/wchan", "request_wait_answer")
 		}, true},
+		"a thread of it, that takes signals": {func(p tree) {
+			p.sleeps(42, 5, call("futex", 1), "futex_do_wait")
+			p.thread(43, "S", 3, call("openat", 7))
+			p.write("42/task/43/wchan", "request_wait_answer")
+		}, true},
+		"a thread of it, in a page fault": {func(p tree) {
+			p.sleeps(42, 5, call("futex", 1), "futex_do_wait")
+			p.thread(43, "D", 3, "-1 0x0 0x0")
+			p.maps(42, "00:2f")
+		}, true},
+		"a thread of it, in a page fault of NFS or of a disk": {func(p tree) {
+			p.sleeps(42, 5, call("futex", 1), "futex_do_wait")
+			p.thread(43, "D", 3, "-1 0x0 0x0")
+			p.maps(42, "00:30")
+		}, false},
+		"a thread of it, in a lock": {func(p tree) {
+			p.sleeps(42, 5, call("futex", 1), "futex_do_wait")
+			p.thread(43, "S", 3, call("futex", 1))
+			p.maps(42, "00:2f")
+		}, false},
 		"a thread of it, for another file system": {func(p tree) {
 			p.opens(42, map[int]string{7: "/nfs/ckpt"})
 			p.sleeps(42, 5, call("futex", 1), "futex_do_wait")
@@ -329,6 +362,12 @@ func TestARankWhoseMountHasNoCPU(t *testing.T) {
 			p.sleeps(42, 5, call("wait4", 50), "do_wait")
 			p.childIn("D", 50, 42, "pt_data_worker", 100, 0)
 			p.sleeps(50, 3, call("read", 7), "request_wait_answer")
+		}, true},
+		"a child of it, in a page fault": {func(p tree) {
+			p.sleeps(42, 5, call("wait4", 50), "do_wait")
+			p.childIn("D", 50, 42, "pt_data_worker", 100, 0)
+			p.sleeps(50, 3, "-1 0x0 0x0", "folio_wait_bit_common")
+			p.maps(50, "00:2f")
 		}, true},
 		"a child of it, for another file system": {func(p tree) {
 			p.sleeps(42, 5, call("wait4", 50), "do_wait")

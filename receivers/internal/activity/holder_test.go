@@ -15,8 +15,8 @@ import (
 // call is a line of /proc/PID/syscall.
 func call(name string, arguments ...uint64) string {
 	numbers := map[string]map[string]int{
-		"amd64": {"read": 0, "write": 1, "wait4": 61, "waitid": 247, "futex": 202, "clock_nanosleep": 230, "epoll_pwait": 281, "pselect6": 270, "ppoll": 271},
-		"arm64": {"read": 63, "write": 64, "wait4": 260, "waitid": 95, "futex": 98, "clock_nanosleep": 115, "epoll_pwait": 22, "pselect6": 72, "ppoll": 73},
+		"amd64": {"read": 0, "write": 1, "wait4": 61, "waitid": 247, "futex": 202, "clock_nanosleep": 230, "epoll_pwait": 281, "pselect6": 270, "ppoll": 271, "openat": 257},
+		"arm64": {"read": 63, "write": 64, "wait4": 260, "waitid": 95, "futex": 98, "clock_nanosleep": 115, "epoll_pwait": 22, "pselect6": 72, "ppoll": 73, "openat": 56},
 	}
 	line := fmt.Sprint(numbers[runtime.GOARCH][name])
 	for _, one := range arguments {

@@ -142,7 +142,7 @@ func (r *Reader) Inspect(out *Process, isRoot func(uint32) bool, kin ...uint32) 
 			in.Unserved, served = r.unserved(out, own, in)
 		}
 	}
-	in.Unsure = k.unsure(in, served, own.parked)
+	in.Unsure = k.unsure(in, served && in.unseen == 0, max(own.parked, in.unseen))
 	if own.delayed+own.starved >= starves || in.Unserved {
 		in.Pressure, _ = r.fs.CPUPressure() // 0 where it is switched off
 	}
@@ -150,9 +150,9 @@ func (r *Reader) Inspect(out *Process, isRoot func(uint32) bool, kin ...uint32) 
 }
 
 // unsure reports whether the rank may have been answered since the look before: it waits for a file and
-// there was none, or nobody knows yet whether it and who serves it have a CPU. That is known after some
-// looks, or not at all: nobody is above all suspicion. While one and the same thread has no turn, it may be
-// what the rank waits for.
+// there was none, or nobody knows yet whether it and who serves it have a CPU, or for what a thread waited that was woken.
+// That is known after some looks, or not at all: nobody is above all suspicion. While one and the same thread has no
+// turn, or is met awake at each look, it may be what the rank waits for.
 func (k *known) unsure(in *Inside, served bool, parked int) bool {
 	if served && parked == 0 {
 		k.unserved = 0
@@ -185,6 +185,7 @@ func (r *Reader) compare(pid uint32, next use, before *use, gap int) *use {
 			next.compared, next.seconds, next.was, next.then = true, seconds, before.state, before.others
 			next.woken, next.ready = next.main.woken(&before.main), next.main.ready(&before.main)
 			next.asleep, next.wait, next.file = before.asleep, before.wait, before.file
+			next.main.placed, next.main.unseen = before.main.placed, before.main.unseen
 			next.share = max(0, next.cpu-before.cpu).Seconds() / seconds
 			next.delays(before, seconds)
 			next.rate = float64(next.io-min(next.io, before.io)) / seconds
@@ -248,6 +249,11 @@ func (r *Reader) whereItSleeps(out *Process, in *Inside, own *use) procfs.Wait {
 	in.Syscall, in.Channel, in.File = own.wait.Syscall, own.wait.Channel, own.file
 	in.OnFile = own.onFile() || out.State == socketstall.DiskSleep
 	in.Answered = (own.woken || own.ready && own.asleep) && in.OnFile
+	if own.woken && !in.Answered {
+		in.unseen = max(in.unseen, own.main.sight(own.awake))
+	} else {
+		own.main.rests()
+	}
 	in.Pauses = own.compared && !own.woken && own.asleep && !own.awake && own.wait.ForATime()
 	return own.wait
 }

@@ -56,6 +56,9 @@ type Inside struct {
 	Blocked  Thread   // a thread beside its main thread that does not go on, zero for none that is seen
 	Tree     []uint32 // its children, and theirs
 
+	fuse   bool // another thread waits for a FUSE mount, and is not woken
+	unseen int  // looks in a row at which a thread had been woken, and nobody knows where it had slept
+
 	Syscall string // in which its main thread sleeps, "" for none
 	Channel string // function of the kernel in which it sleeps, "" when not known
 	File    string // that the call is about

@@ -19,6 +19,10 @@ type turns struct {
 	status procfs.ThreadStatus // State 0: not read
 	polls  bool                // it did nothing but poll when it had its last turn
 	onFile bool                // it slept on a file when it was seen asleep last, or in a page fault
+	placed bool                // it was seen asleep there since it was last at rest
+	unseen int                 // looks in a row at which it had been woken, and was not
+	fuse   bool                // there it waited for a FUSE mount
+	asked  uint64              // how often it had given its CPU away when it was asked last, and one; 0 never
 
 	parked int // looks in a row at which it could run all the time, polls, and had no turn
 	worked int // looks in a row at which it had a turn that was no rest
@@ -97,6 +101,22 @@ func (t *turns) rested(before *turns) bool {
 	return sleeps > 0 && t.Ran-before.Ran < time.Duration(sleeps)*bout //nolint:gosec // far below
 }
 
+// sight takes whether a thread that was woken since the look before is awake, and counts the looks at which it was, and was
+// not seen asleep: where CPUs are scarce it waits for one whenever it has been woken, and what woke it is not known. A thread
+// that polls is met asleep in the end, at the place where it does.
+func (t *turns) sight(awake bool) (unseen int) {
+	switch {
+	case !awake:
+		t.placed, t.unseen = true, 0
+	case !t.placed:
+		t.unseen++
+	}
+	return t.unseen
+}
+
+// rests takes that a thread has slept since the look before. What it does when it wakes is another thing.
+func (t *turns) rests() { t.placed, t.unseen = false, 0 }
+
 // threadsOf looks at the threads of a process of the rank beside its main thread. The turns of one that
 // has not run since the look before are known. Whole: these are all that there are.
 func (r *Reader) threadsOf(of *Process, pid uint32, before *use, nccl bool) (threads map[uint32]*turns, whole bool) {
@@ -156,17 +176,29 @@ func (r *Reader) askThreads(of *Process, own *use, in *Inside) {
 		}
 		switch {
 		case (now.woken(then) || now.ready(then)) && !in.Answered:
-			r.answers(of.PID, tid, now, in)
-		case now.status.Sleeps == then.status.Sleeps && now.status.State == 'D' && in.Blocked.TID == 0:
-			r.blocks(of.PID, tid, in)
+			r.answers(of.PID, tid, now, then, in)
+		case now.status.Sleeps == then.status.Sleeps && (now.status.State == 'D' || now.status.State == 'S'):
+			now.rests()
+			r.blocks(of.PID, tid, now, in)
 		}
 	}
 }
 
-// blocks reads where a thread sleeps that has not been woken.
-func (r *Reader) blocks(pid, tid uint32, in *Inside) {
+// blocks reads where a thread sleeps that has not been woken. One that waits for a FUSE mount may take signals: it sleeps
+// there as in a lock. Where any other sleeps that does is asked once.
+func (r *Reader) blocks(pid, tid uint32, now *turns, in *Inside) {
+	uninterruptible := now.status.State == 'D' && in.Blocked.TID == 0
+	if !uninterruptible && now.asked == now.status.Switches+1 {
+		in.fuse = in.fuse || now.fuse
+		return
+	}
 	w, file, err := r.threadWait(pid, tid)
-	if err == nil && !w.Awake {
+	if err != nil || w.Awake {
+		return
+	}
+	now.asked, now.fuse = now.status.Switches+1, mayBeOfFUSE(w, file) && r.ofFUSE(pid, w)
+	in.fuse = in.fuse || now.fuse
+	if uninterruptible {
 		in.Blocked = Thread{TID: tid, Syscall: w.Syscall, Channel: w.Channel, File: file}
 	}
 }
@@ -180,14 +212,17 @@ func (r *Reader) threadWait(pid, tid uint32) (w procfs.Wait, file string, err er
 }
 
 // answers reads for what a thread waits that was woken since the look before. One that is awake was
-// woken where it was seen asleep last.
-func (r *Reader) answers(pid, tid uint32, now *turns, in *Inside) {
+// woken where it was seen asleep last; where it never was, nobody knows.
+func (r *Reader) answers(pid, tid uint32, now, then *turns, in *Inside) {
 	w, file, err := r.threadWait(pid, tid)
 	if err != nil {
 		return
 	}
 	if !w.Awake {
 		now.onFile = now.status.State == 'D' || stored(file)
+	}
+	if now.woken(then) && !(w.Awake && now.onFile) {
+		in.unseen = max(in.unseen, now.sight(w.Awake))
 	}
 	if now.onFile {
 		in.Answered, in.Syscall, in.Channel, in.File = true, w.Syscall, w.Channel, file

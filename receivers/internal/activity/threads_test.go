@@ -63,6 +63,69 @@ func TestAThreadWhoseFileAnswersIsProgress(t *testing.T) {
 	require.Empty(t, l.trees.uses)
 }
 
+// On a host that is short of CPUs a thread that has been woken waits for one. No look may meet it asleep, and so nobody knows
+// what woke it: the page that it waited for, or its timer.
+func TestAThreadThatIsAwakeAtEachLook(t *testing.T) {
+	const fault = "-1 0x0 0x0"
+	type step struct {
+		sleeps         int
+		state, call    string
+		unsure, answer bool
+	}
+	awake := func(sleeps int, unsure bool) step { return step{sleeps, "R", "running", unsure, false} }
+	for name, steps := range map[string][]step{
+		"it touches pages": {awake(3, false), awake(9, true), awake(15, true), awake(22, true), awake(29, true), awake(35, true), {41, "D", fault, false, true}, {48, "R", "running", false, true}},
+		"it polls":         {awake(3, false), awake(9, true), {15, "S", call("epoll_pwait", 5), false, false}, awake(22, false), awake(28, false)},
+		"it spins":         {awake(3, false), awake(3, false), awake(3, false)},
+		"it has slept, and has work now": {
+			{3, "S", call("futex", 1), false, false}, {3, "S", call("futex", 1), false, false}, awake(9, true), awake(15, true), {22, "D", fault, false, true},
+		},
+		"it polled, slept, and has work now": {
+			{3, "S", call("futex", 1), false, false}, {9, "S", call("futex", 1), false, false}, awake(15, false), {15, "S", call("futex", 1), false, false},
+			{15, "S", call("futex", 1), false, false}, awake(22, true),
+		},
+	} {
+		for _, main := range []bool{false, true} {
+			if main && steps[0].state == "R" {
+				continue // one that was never seen asleep may wait for a file, as long as it is awake
+			}
+			t.Run(fmt.Sprintf("%s, main thread: %t", name, main), func(t *testing.T) {
+				tree := newTree(t)
+				p := tree.add("S", 250, 125)
+				tree.main(0, 5, call("futex", 1), "futex_do_wait")
+				l := newLooks(tree, p)
+				for i, s := range steps {
+					if main {
+						tree.sleeps(42, s.sleeps, s.call, "x")
+						tree.write("42/status", status(s.state, uint64(s.sleeps), 7))
+					} else {
+						tree.thread(43, s.state, s.sleeps, s.call)
+					}
+					in := l.look().Inside
+					require.Equal(t, s.unsure, in.Unsure, "look %d", i)
+					require.Equal(t, s.answer, in.Answered, "look %d", i)
+				}
+			})
+		}
+	}
+}
+
+// It is judged in the end: nobody is above all suspicion.
+func TestAThreadThatNobodyEverSeesAsleep(t *testing.T) {
+	tree := newTree(t)
+	p := tree.add("S", 250, 125)
+	tree.main(0, 5, call("futex", 1), "futex_do_wait")
+	l := newLooks(tree, p)
+	unsure := 0
+	for sleeps := range 2 * looksWithoutTurn {
+		tree.thread(43, "R", 7*sleeps, "running")
+		if l.look().Inside.Unsure {
+			unsure++
+		}
+	}
+	require.Equal(t, looksWithoutTurn, unsure)
+}
+
 // One of the workers reads a mapped file; the main thread waits in a lock for a thread that pins
 // what workers read.
 func TestAWorkerBehindAThreadWhoseFileAnswers(t *testing.T) {
