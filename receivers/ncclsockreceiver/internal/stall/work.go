@@ -20,7 +20,18 @@ type work struct {
 	inside   *Inside // as last looked into
 	compared int     // snapshots that could tell
 	silent   int     // snapshots since it fell silent
+	request  request // for whose answer it waited in the snapshot before
 }
+
+// request is one to a process that is no rank.
+type request struct {
+	s  *socket       // nil for none
+	at time.Duration // when it was sent
+}
+
+// stood is for how long a request stands until its answer says that the rank goes on. A thread may report to another
+// process, and be answered at once, again and again while the rank hangs.
+const stood = time.Second
 
 // toil takes what the process tree has done since the snapshot before.
 func (r *rank) toil(c *clock) {
@@ -40,6 +51,9 @@ func (r *rank) toil(c *clock) {
 			w.last = max(w.last, c.last)
 		}
 	}
+	if r.answered(c) {
+		w.last = max(w.last, c.last)
+	}
 	interval := c.now - c.last
 	if how, share := r.now.Does(r.before, interval, r.elsewhere); how != socketstall.Idle {
 		if w.spent == nil {
@@ -52,6 +66,21 @@ func (r *rank) toil(c *clock) {
 		w.how, w.last = how, max(w.last, c.last+time.Duration(min(1, share)*float64(interval)))
 	}
 	w.rested = max(w.rested, c.now-w.last)
+}
+
+// answered reports whether a process that is no rank has answered since the snapshot before, and the rank waited for that. It
+// goes on then, and need not have moved data of its job yet: how long it waited is no rest of its own.
+func (r *rank) answered(c *clock) bool {
+	before := r.work.request
+	now := request{s: r.request}
+	if now.s != nil {
+		now.at = c.now - now.s.now.LastSentAge
+	}
+	r.work.request = request{}
+	if r.awaits(c.now).IsValid() {
+		r.work.request = now
+	}
+	return before.s != nil && c.last-before.at >= stood && (now.s != before.s || now.at-before.at > r.tick)
 }
 
 // atRest is since when nothing of the rank has made progress.

@@ -169,6 +169,65 @@ func TestAnAnswerThatNoLookSawIsNoRest(t *testing.T) {
 	}
 }
 
+// TestAnAnswerForWhichARankWaitedIsProgress: a service answers after a while. The rank then goes on with its step, and has not
+// moved data of its job at the next look. For how long it waited is no rest of its own.
+func TestAnAnswerForWhichARankWaitedIsProgress(t *testing.T) {
+	for name, tc := range map[string]struct {
+		answers func(w *world, s *ncclsock.Socket)
+		then    Inside
+		rests   bool // the answer changes nothing
+	}{
+		"it sleeps in its step":      {func(_ *world, s *ncclsock.Socket) { s.LastReceivedAge = 300 * time.Millisecond }, Inside{Syscall: "clock_nanosleep"}, false},
+		"it has not got a CPU since": {func(_ *world, s *ncclsock.Socket) { s.ReceiveQueueBytes = 10 }, Inside{Syscall: "recvfrom"}, false},
+		"it has closed":              {func(_ *world, s *ncclsock.Socket) { s.State = ncclsock.Established + 7 }, Inside{Syscall: "futex"}, false},
+		"it has asked again": {func(_ *world, s *ncclsock.Socket) {
+			s.LastSentAge, s.LastReceivedAge = 100*time.Millisecond, 300*time.Millisecond
+		}, Inside{Syscall: "recvfrom"}, false},
+		"nobody has answered":         {func(*world, *ncclsock.Socket) {}, Inside{Syscall: "recvfrom"}, true},
+		"nobody, and it waits in D":   {func(*world, *ncclsock.Socket) {}, Inside{Syscall: "fsync"}, true},
+		"it reports, and is answered": {func(*world, *ncclsock.Socket) {}, Inside{Syscall: "futex"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 4, Defaults())
+			service := w.add(2, 900, "10.0.0.3:41000", "10.0.0.9:8000")
+			w.train(12)
+			w.hang()
+			service.BytesSent, service.BytesAcked, service.LastSentAge = 4096, 4096, 100*time.Millisecond
+			service.BytesReceived, service.BytesRead, service.LastReceivedAge = 10, 10, 10*time.Second
+			reports := name == "it reports, and is answered"
+			wait := func() {
+				w.inside[2] = Inside{Syscall: "recvfrom", Compared: true}
+				if reports { // each second, and the answer takes a moment: some looks fall between
+					w.inside[2] = Inside{Syscall: "futex", Compared: true}
+					service.LastSentAge, service.LastReceivedAge = 20*time.Millisecond-time.Second, 10*time.Millisecond-time.Second
+					if w.tracker.round%2 == 0 {
+						service.LastReceivedAge = 900*time.Millisecond - time.Second
+					}
+				}
+			}
+			silence := func() socketstall.Silence { return w.tracker.silence(w.tracker.ranks[w.ranks[2].PID]) }
+			for range 13 {
+				wait()
+				w.idle(1)
+			}
+			require.Equal(t, socketstall.Overdue, silence())
+			if reports {
+				return
+			}
+			w.inside[2] = tc.then
+			w.pass(time.Second)
+			tc.answers(w, service)
+			w.look()
+			require.Equal(t, tc.rests, silence() == socketstall.Overdue)
+			for range 3 { // and rests then
+				w.inside[2] = tc.then
+				w.idle(1)
+			}
+			require.Equal(t, socketstall.Overdue, silence())
+		})
+	}
+}
+
 func TestARankThatMakesProgressForLongerThanAnybodyMayIsOverdue(t *testing.T) {
 	o := Defaults()
 	o.Computing = 60 * time.Second
