@@ -218,10 +218,12 @@ func (r *Reader) answers(pid, tid uint32, now, then *turns, in *Inside) {
 	if err != nil {
 		return
 	}
-	if !w.Awake {
-		now.onFile = now.status.State == 'D' || stored(file)
+	// It may have gone to sleep, or have been woken, since its status was read: on a busy host that was long ago.
+	uninterruptible := now.status.State == 'D'
+	if uninterruptible || !w.Awake {
+		now.onFile = uninterruptible || w.Syscall == "" || stored(file)
 	}
-	if now.woken(then) && !(w.Awake && now.onFile) {
+	if now.woken(then) && !now.onFile {
 		in.unseen = max(in.unseen, now.sight(w.Awake))
 	}
 	if now.onFile {

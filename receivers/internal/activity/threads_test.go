@@ -74,9 +74,11 @@ func TestAThreadThatIsAwakeAtEachLook(t *testing.T) {
 	}
 	awake := func(sleeps int, unsure bool) step { return step{sleeps, "R", "running", unsure, false} }
 	for name, steps := range map[string][]step{
-		"it touches pages": {awake(3, false), awake(9, true), awake(15, true), awake(22, true), awake(29, true), awake(35, true), {41, "D", fault, false, true}, {48, "R", "running", false, true}},
-		"it polls":         {awake(3, false), awake(9, true), {15, "S", call("epoll_pwait", 5), false, false}, awake(22, false), awake(28, false)},
-		"it spins":         {awake(3, false), awake(3, false), awake(3, false)},
+		"it touches pages":                    {awake(3, false), awake(9, true), awake(15, true), awake(22, true), awake(29, true), awake(35, true), {41, "D", fault, false, true}, {48, "R", "running", false, true}},
+		"it sleeps since its status was read": {awake(3, false), {9, "R", fault, false, true}, {15, "R", fault, false, true}},
+		"it is awake since":                   {awake(3, false), {9, "D", "running", false, true}, {15, "D", "running", false, true}},
+		"it polls":                            {awake(3, false), awake(9, true), {15, "S", call("epoll_pwait", 5), false, false}, awake(22, false), awake(28, false)},
+		"it spins":                            {awake(3, false), awake(3, false), awake(3, false)},
 		"it has slept, and has work now": {
 			{3, "S", call("futex", 1), false, false}, {3, "S", call("futex", 1), false, false}, awake(9, true), awake(15, true), {22, "D", fault, false, true},
 		},
