@@ -74,6 +74,7 @@ type use struct {
 	delayed  float64 // share of the time in which that waited for a CPU, 0 where it polls
 	starved  float64 // other threads that did, without those that poll
 	parked   int     // looks in a row at which one that polls had no turn
+	unclear  bool    // whether one polls still that did: it waited for a CPU
 	had      float64 // share of the time in which its main thread ran
 	groups   []procfs.CPUGroup
 	limit    CPULimit // that held it back since the look before
@@ -123,11 +124,11 @@ func (r *Reader) Inspect(out *Process, isRoot func(uint32) bool, kin ...uint32) 
 		below = r.trees.family.below(out.PID, isRoot, kin)
 	}
 	in.Tree = below[:min(len(below), maxTree)]
-	had, lacked := own.had, own.delayed
+	had, lacked, unclear := own.had, own.delayed, own.unclear
 	for _, pid := range below {
 		if u := r.trees.uses[pid]; u != nil && u.compared && r.trees.round-u.round <= gap {
 			addChild(in, pid, u)
-			had, lacked = had+u.had, lacked+u.delayed
+			had, lacked, unclear = had+u.had, lacked+u.delayed, unclear || u.unclear
 		}
 	}
 	in.Children += own.share * slower(had, lacked)
@@ -142,7 +143,7 @@ func (r *Reader) Inspect(out *Process, isRoot func(uint32) bool, kin ...uint32) 
 			in.Unserved, served = r.unserved(out, own, in)
 		}
 	}
-	in.Unsure = k.unsure(in, served && in.unseen == 0, max(own.parked, in.unseen))
+	in.Unsure = k.unsure(in, served && in.unseen == 0 && !unclear, max(own.parked, in.unseen))
 	if own.delayed+own.starved >= starves || in.Unserved {
 		in.Pressure, _ = r.fs.CPUPressure() // 0 where it is switched off
 	}
@@ -217,11 +218,11 @@ func (u *use) thread(tid uint32) *turns {
 // delays works out which threads of the process could run and had no CPU.
 func (u *use) delays(before *use, seconds float64) {
 	u.had = max(0, u.main.Ran-before.main.Ran).Seconds() / seconds
-	u.delayed, u.parked = u.main.lacks(&before.main, seconds), u.main.parks(&before.main, seconds)
+	u.delayed, u.parked, u.unclear = u.main.lacks(&before.main, seconds), u.main.parks(&before.main, seconds), u.main.unclear(&before.main, seconds)
 	for tid, now := range u.others {
 		if then := before.thread(tid); then != nil {
 			u.starved += now.lacks(then, seconds)
-			u.parked = max(u.parked, now.parks(then, seconds))
+			u.parked, u.unclear = max(u.parked, now.parks(then, seconds)), u.unclear || now.unclear(then, seconds)
 		}
 	}
 }

@@ -455,26 +455,38 @@ func TestAThreadThatPollsIsNotStarved(t *testing.T) {
 	}
 }
 
-// A turn of a thread that polls may count as long, as where the machine is paused meanwhile. It computes where the next one is, too.
+// A turn of a thread that polls may count as long, as where the machine is paused meanwhile. It computes where the next one is, too:
+// until then nobody knows whether it was at rest.
 func TestAThreadThatPollsMayHaveALongTurn(t *testing.T) {
 	tree := newTree(t)
 	l := newLooks(tree, tree.add("S", 250, 125))
 	tree.main(0, 5, "202 0x1 0x2", "futex_do_wait")
 	ran, delayed, sleeps := time.Duration(0), time.Duration(0), uint64(50)
-	starved := func(turns time.Duration) float64 {
-		ran, delayed, sleeps = ran+turns, delayed+900*time.Millisecond, sleeps+3
+	look := func(turns, waited time.Duration) *Inside {
+		ran, delayed, sleeps = ran+turns, delayed+waited, sleeps+3
 		tree.write("42/task/43/schedstat", fmt.Sprintf("%d %d 1", 1+ran, delayed))
 		tree.write("42/task/43/status", status("S", sleeps, sleeps))
-		return l.look().Inside.Starved
+		return l.look().Inside
 	}
-	starved(0)
+	const short, long, most, some = 100 * time.Microsecond, 4 * time.Millisecond, 900 * time.Millisecond, 100 * time.Millisecond
+	look(0, most)
 	for range 3 {
-		require.Zero(t, starved(100*time.Microsecond), "it polls")
-		require.Zero(t, starved(4*time.Millisecond), "and had one long turn")
+		in := look(short, most)
+		require.Zero(t, in.Starved, "it polls")
+		require.False(t, in.Unsure, "it polls")
+		in = look(long, most)
+		require.Zero(t, in.Starved, "and had one long turn")
+		require.True(t, in.Unsure, "and had one long turn")
 	}
-	require.Zero(t, starved(100*time.Microsecond))
-	require.Zero(t, starved(4*time.Millisecond))
-	require.InDelta(t, 0.9, starved(4*time.Millisecond), 0.001, "it computes")
+	require.False(t, look(short, most).Unsure)
+	require.False(t, look(long, some).Unsure, "it had a CPU when it could run")
+	require.False(t, look(short, most).Unsure)
+	in := look(long, most)
+	require.Zero(t, in.Starved)
+	require.True(t, in.Unsure)
+	in = look(long, most)
+	require.InDelta(t, 0.9, in.Starved, 0.001, "it computes")
+	require.False(t, in.Unsure)
 }
 
 // Of several threads that poll, each has a turn now and then: then a rank that rests is told to.
@@ -602,6 +614,12 @@ func TestAChildThatPollsIsNotStarved(t *testing.T) {
 		in = l.look().Inside
 	}
 	require.InDelta(t, 0.01, in.Children, 0.001)
+	require.False(t, in.Unsure)
+
+	tree.child(50, 42, "tokenizer", 104, 0) // it computes since, or had one long turn
+	tree.write("50/schedstat", fmt.Sprintf("%d %d 1\n", int(60e6), int(3600e6)))
+	tree.write("50/status", status("R", 101, 17))
+	require.True(t, l.look().Inside.Unsure)
 }
 
 // A limit counts in the level that holds the rank back most, and only while it does.

@@ -76,6 +76,12 @@ func (t *turns) parks(before *turns, seconds float64) int {
 	return t.parked
 }
 
+// unclear reports whether a thread that polled has had a turn that was no rest, and waited for a CPU for most of the time since
+// before: where it computes from now on, that time was no rest either. The next look tells.
+func (t *turns) unclear(before *turns, seconds float64) bool {
+	return t.polls && t.worked > 0 && t.waited(before, seconds) >= starving
+}
+
 // waited is the share of the time since before in which a thread could run and had no CPU.
 func (t *turns) waited(before *turns, seconds float64) float64 {
 	if t.ready(before) {
