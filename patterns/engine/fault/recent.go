@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/tracecoreai/tracecore/internal/fairlru"
@@ -10,13 +11,21 @@ import (
 // recents are marks of evidence that joins faults, kept while a fault that they
 // belong to may still begin: its record may be late, or come after them.
 type recents struct {
-	by    map[joinKey][]*recentMark // oldest first
-	order fairlru.List[*recentMark] // in order of arrival
+	by    map[recentKey][]*recentMark // oldest first
+	order fairlru.List[*recentMark]   // in order of arrival
+	seq   uint64
+}
+
+// recentKey is where marks of one evidence wait. Each has room of its own: one record may be a mark of fifty.
+type recentKey struct {
+	joinKey
+	w *Evidence
 }
 
 type recentMark struct {
 	key     joinKey
 	w       *Evidence
+	seq     uint64 // in order of arrival
 	mark    Mark
 	until   int64
 	owner   []string
@@ -25,8 +34,12 @@ type recentMark struct {
 
 func (r *recents) len() int { return r.order.Len() }
 
+func (one *recentMark) place() recentKey { return recentKey{one.key, one.w} }
+
 func (r *recents) put(one *recentMark) {
-	r.by[one.key] = append(r.by[one.key], one)
+	r.seq++
+	one.seq = r.seq
+	r.by[one.place()] = append(r.by[one.place()], one)
 	one.owner = timeline.Path(one.mark.Trust, one.w.Rule.Owner(one.mark.Values))
 	one.element = r.order.Add(one, fairlru.Some, one.owner...)
 	r.order.Resize(one.element, places(one.mark.bytes()))
@@ -34,17 +47,17 @@ func (r *recents) put(one *recentMark) {
 
 func (r *recents) remove(one *recentMark) {
 	r.order.Remove(one.element)
-	left := r.by[one.key]
+	left := r.by[one.place()]
 	at := slices.Index(left, one) // mostly the first: of a key too, the oldest leaves first
 	if len(left) == 1 {
-		delete(r.by, one.key)
+		delete(r.by, one.place())
 	} else {
-		r.by[one.key] = slices.Delete(left, at, at+1)
+		r.by[one.place()] = slices.Delete(left, at, at+1)
 	}
 }
 
-// thin leaves no more marks under key than one fault is shown, and reports how many left.
-func (r *recents) thin(key joinKey, fanOut int) uint64 {
+// thin leaves no more marks of one evidence under key than one fault is shown, and reports how many left.
+func (r *recents) thin(key recentKey, fanOut int) uint64 {
 	before := slices.Clone(r.by[key])
 	stay := fairlru.Trim(slices.Clone(before), fanOut, func(one *recentMark) []string { return one.owner })
 	for _, one := range before {
@@ -71,7 +84,7 @@ func (s *Set) giveBack(w *Evidence, m Mark) {
 	t, ok := Tuple(m.Values, w.Match)
 	key := w.joinKey(t)
 	there := func(o *recentMark) bool { return o.until >= s.time.Now() && o.w == w && o.mark.same(&m) }
-	if !ok || slices.ContainsFunc(s.recent.by[key], there) {
+	if !ok || slices.ContainsFunc(s.recent.by[recentKey{key, w}], there) {
 		return
 	}
 	s.keepRecent(&recentMark{key: key, w: w, mark: m, until: s.time.Now() + s.time.Lateness()})
@@ -80,8 +93,8 @@ func (s *Set) giveBack(w *Evidence, m Mark) {
 // keepRecent keeps one. What there is no room for leaves.
 func (s *Set) keepRecent(one *recentMark) {
 	s.recent.put(one)
-	if len(s.recent.by[one.key]) > 2*s.opts.FanOut {
-		s.stats.FanOutLimited += s.recent.thin(one.key, s.opts.FanOut)
+	if len(s.recent.by[one.place()]) > 2*s.opts.FanOut {
+		s.stats.FanOutLimited += s.recent.thin(one.place(), s.opts.FanOut)
 	}
 	for s.recent.order.Size() > s.opts.Recent && s.recent.len() > 0 {
 		s.stats.EvictedRecent++
@@ -94,14 +107,22 @@ func (s *Set) keepRecent(one *recentMark) {
 func (s *Set) waitingFor(f *Fault, keys []joinKey) []*recentMark {
 	var waiting []*recentMark
 	for _, key := range keys {
-		if len(s.recent.by[key]) > s.opts.FanOut {
-			s.stats.FanOutLimited += s.recent.thin(key, s.opts.FanOut)
-		}
-		for _, r := range s.recent.by[key] {
-			if r.until >= s.time.Now() && r.w.among(f, r.mark.Values) { // others are only there because an older one stays longer
-				waiting = append(waiting, r)
+		from := len(waiting)
+		for _, w := range key.rule.Watches {
+			if w.join != key.set {
+				continue
+			}
+			of := recentKey{key, w}
+			if len(s.recent.by[of]) > s.opts.FanOut {
+				s.stats.FanOutLimited += s.recent.thin(of, s.opts.FanOut)
+			}
+			for _, r := range s.recent.by[of] {
+				if r.until >= s.time.Now() && w.among(f, r.mark.Values) { // others are only there because an older one stays longer
+					waiting = append(waiting, r)
+				}
 			}
 		}
+		slices.SortFunc(waiting[from:], func(a, b *recentMark) int { return cmp.Compare(a.seq, b.seq) })
 	}
 	return waiting
 }

@@ -104,7 +104,7 @@ func (s *Set) Reset() {
 	s.seq = 0
 	s.waiting, s.open = timeline.NewOrder[*Fault](), timeline.NewOrder[*Fault]()
 	s.joins = joins{faults: map[joinKey][]*Fault{}, fanOut: s.opts.FanOut}
-	s.recent = recents{by: map[joinKey][]*recentMark{}, order: timeline.NewOrder[*recentMark]()}
+	s.recent = recents{by: map[recentKey][]*recentMark{}, order: timeline.NewOrder[*recentMark]()}
 	s.graph = incident.NewGraph(s.opts.FanOut)
 	s.out = outbox{}
 	s.losses, s.clocks = nil, map[string]time.Duration{}
