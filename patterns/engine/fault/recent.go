@@ -23,8 +23,7 @@ type recentKey struct {
 }
 
 type recentMark struct {
-	key     joinKey
-	w       *Evidence
+	recentKey
 	seq     uint64 // in order of arrival
 	mark    Mark
 	until   int64
@@ -34,12 +33,10 @@ type recentMark struct {
 
 func (r *recents) len() int { return r.order.Len() }
 
-func (one *recentMark) place() recentKey { return recentKey{one.key, one.w} }
-
 func (r *recents) put(one *recentMark) {
 	r.seq++
 	one.seq = r.seq
-	r.by[one.place()] = append(r.by[one.place()], one)
+	r.by[one.recentKey] = append(r.by[one.recentKey], one)
 	one.owner = timeline.Path(one.mark.Trust, one.w.Rule.Owner(one.mark.Values))
 	one.element = r.order.Add(one, fairlru.Some, one.owner...)
 	r.order.Resize(one.element, places(one.mark.bytes()))
@@ -47,12 +44,12 @@ func (r *recents) put(one *recentMark) {
 
 func (r *recents) remove(one *recentMark) {
 	r.order.Remove(one.element)
-	left := r.by[one.place()]
+	left := r.by[one.recentKey]
 	at := slices.Index(left, one) // mostly the first: of a key too, the oldest leaves first
 	if len(left) == 1 {
-		delete(r.by, one.place())
+		delete(r.by, one.recentKey)
 	} else {
-		r.by[one.place()] = slices.Delete(left, at, at+1)
+		r.by[one.recentKey] = slices.Delete(left, at, at+1)
 	}
 }
 
@@ -75,7 +72,7 @@ func (s *Set) remember(key joinKey, w *Evidence, m Mark) {
 	if !w.Resolves && w.Follows == nil {
 		keep += int64(w.Rule.Within)
 	}
-	s.keepRecent(&recentMark{key: key, w: w, mark: m, until: max(m.Last, m.Overdue) + keep})
+	s.keepRecent(&recentMark{recentKey: recentKey{key, w}, mark: m, until: max(m.Last, m.Overdue) + keep})
 }
 
 // giveBack keeps a mark that left its fault for as long as a record may be late:
@@ -87,14 +84,14 @@ func (s *Set) giveBack(w *Evidence, m Mark) {
 	if !ok || slices.ContainsFunc(s.recent.by[recentKey{key, w}], there) {
 		return
 	}
-	s.keepRecent(&recentMark{key: key, w: w, mark: m, until: s.time.Now() + s.time.Lateness()})
+	s.keepRecent(&recentMark{recentKey: recentKey{key, w}, mark: m, until: s.time.Now() + s.time.Lateness()})
 }
 
 // keepRecent keeps one. What there is no room for leaves.
 func (s *Set) keepRecent(one *recentMark) {
 	s.recent.put(one)
-	if len(s.recent.by[one.place()]) > 2*s.opts.FanOut {
-		s.stats.FanOutLimited += s.recent.thin(one.place(), s.opts.FanOut)
+	if len(s.recent.by[one.recentKey]) > 2*s.opts.FanOut {
+		s.stats.FanOutLimited += s.recent.thin(one.recentKey, s.opts.FanOut)
 	}
 	for s.recent.order.Size() > s.opts.Recent && s.recent.len() > 0 {
 		s.stats.EvictedRecent++

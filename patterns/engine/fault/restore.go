@@ -119,7 +119,7 @@ func (s *Set) restoreRecent(saved *SavedRecent) {
 		return
 	}
 	if t, ok := Tuple(saved.Mark.Values, w.Match); ok {
-		s.recent.put(&recentMark{key: w.joinKey(t), w: w, mark: saved.Mark, until: saved.Until})
+		s.recent.put(&recentMark{recentKey: recentKey{w.joinKey(t), w}, mark: saved.Mark, until: saved.Until})
 	}
 }
 
