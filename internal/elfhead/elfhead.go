@@ -38,8 +38,8 @@ type File struct {
 	Entry    uint64       // where the program begins; 0 where it does not
 	Segments []elf.Prog64 // program headers
 
-	sections uint64 // where their headers begin
-	count    uint16
+	sections    uint64 // where their headers begin
+	count, size uint16 // of these
 }
 
 // Read reads the header of a file and its program headers.
@@ -55,10 +55,10 @@ func Read(file io.ReaderAt) (*File, error) {
 		return nil, ErrMachine
 	case h.Phnum > MaxSegments:
 		return nil, fmt.Errorf("%w: %d program headers, more than %d", ErrHeaders, h.Phnum, MaxSegments)
-	case h.Phnum > 0 && h.Phentsize != segmentBytes, h.Shnum > 0 && h.Shentsize != sectionBytes:
+	case h.Phnum > 0 && h.Phentsize != segmentBytes:
 		return nil, fmt.Errorf("%w: they have another size", ErrHeaders)
 	}
-	f := &File{ReaderAt: file, Machine: elf.Machine(h.Machine), Entry: h.Entry, Segments: make([]elf.Prog64, h.Phnum), sections: h.Shoff, count: h.Shnum}
+	f := &File{ReaderAt: file, Machine: elf.Machine(h.Machine), Entry: h.Entry, Segments: make([]elf.Prog64, h.Phnum), sections: h.Shoff, count: h.Shnum, size: h.Shentsize}
 	if err := f.table(h.Phoff, f.Segments); err != nil {
 		return nil, fmt.Errorf("read its program headers: %w", err)
 	}
@@ -70,8 +70,11 @@ func Read(file io.ReaderAt) (*File, error) {
 	return f, nil
 }
 
-// Sections reads the section headers. A stripped file need not have any.
+// Sections reads the section headers. A stripped file need not have any, and who does not ask for them takes whatever there is.
 func (f *File) Sections() ([]elf.Section64, error) {
+	if f.count > 0 && f.size != sectionBytes {
+		return nil, fmt.Errorf("%w: those of sections have another size", ErrHeaders)
+	}
 	all := make([]elf.Section64, f.count)
 	if err := f.table(f.sections, all); err != nil {
 		return nil, fmt.Errorf("read its section headers: %w", err)

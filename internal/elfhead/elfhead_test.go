@@ -71,14 +71,13 @@ func TestFilesThatAreNoneOrLieAreRefused(t *testing.T) {
 		file []byte
 		want error
 	}{
-		"a script":            {[]byte("#!/bin/sh\n" + string(make([]byte, 100))), ErrNotELF},
-		"32 bits":             {made(1, func(h *elf.Header64, _ []elf.Prog64) { h.Ident[elf.EI_CLASS] = byte(elf.ELFCLASS32) }), ErrMachine},
-		"big endian":          {made(1, func(h *elf.Header64, _ []elf.Prog64) { h.Ident[elf.EI_DATA] = byte(elf.ELFDATA2MSB) }), ErrMachine},
-		"too many segments":   {made(MaxSegments+1, nil), ErrHeaders},
-		"of another size":     {made(1, func(h *elf.Header64, _ []elf.Prog64) { h.Phentsize = 32 }), ErrHeaders},
-		"sections of another": {made(1, func(h *elf.Header64, _ []elf.Prog64) { h.Shnum, h.Shentsize = 1, 40 }), ErrHeaders},
-		"beyond any file":     {made(1, func(_ *elf.Header64, p []elf.Prog64) { p[0].Off, p[0].Filesz = math.MaxInt64, 1 }), ErrHeaders},
-		"beyond any process":  {made(1, func(_ *elf.Header64, p []elf.Prog64) { p[0].Vaddr, p[0].Filesz = math.MaxUint64, 1 }), ErrHeaders},
+		"a script":           {[]byte("#!/bin/sh\n" + string(make([]byte, 100))), ErrNotELF},
+		"32 bits":            {made(1, func(h *elf.Header64, _ []elf.Prog64) { h.Ident[elf.EI_CLASS] = byte(elf.ELFCLASS32) }), ErrMachine},
+		"big endian":         {made(1, func(h *elf.Header64, _ []elf.Prog64) { h.Ident[elf.EI_DATA] = byte(elf.ELFDATA2MSB) }), ErrMachine},
+		"too many segments":  {made(MaxSegments+1, nil), ErrHeaders},
+		"of another size":    {made(1, func(h *elf.Header64, _ []elf.Prog64) { h.Phentsize = 32 }), ErrHeaders},
+		"beyond any file":    {made(1, func(_ *elf.Header64, p []elf.Prog64) { p[0].Off, p[0].Filesz = math.MaxInt64, 1 }), ErrHeaders},
+		"beyond any process": {made(1, func(_ *elf.Header64, p []elf.Prog64) { p[0].Vaddr, p[0].Filesz = math.MaxUint64, 1 }), ErrHeaders},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Read(bytes.NewReader(tc.file))
@@ -93,6 +92,10 @@ func TestFilesThatAreNoneOrLieAreRefused(t *testing.T) {
 	require.Error(t, err)
 	_, err = Read(bytes.NewReader(made(MaxSegments, nil)))
 	require.NoError(t, err)
+	f, err := Read(bytes.NewReader(made(1, func(h *elf.Header64, _ []elf.Prog64) { h.Shnum, h.Shentsize = 1, 40 })))
+	require.NoError(t, err, "nobody has asked for its sections")
+	_, err = f.Sections()
+	require.ErrorIs(t, err, ErrHeaders)
 }
 
 // hole is a file of which nothing but the beginning is stored.
