@@ -63,6 +63,9 @@ type partings struct {
 	kept  []Kept // since they were asked for
 	lost  []Lost // the same
 	cut   []Cut
+
+	bygone   fairlru.List[*bygone]
+	unblamed bool // more is known since who closed first was looked for
 }
 
 func (ps *partings) add(p *parted) {
@@ -92,7 +95,7 @@ func (t *Tracker) Ended(e *identity.Exit) {
 	if r == nil || r.now.Born() != born {
 		return
 	}
-	defer t.blame()
+	t.partings.unblamed = true
 	r.fate = fateOf(e)
 	asked, p := r.fate.asked, &r.parting
 	if !asked.IsZero() && p.first && !p.told && r.open == 0 && asked.Sub(p.last) >= sooner {

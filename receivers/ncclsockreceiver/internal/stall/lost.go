@@ -7,11 +7,18 @@ import (
 
 	"github.com/tracecoreai/tracecore/bpf/identity"
 	"github.com/tracecoreai/tracecore/bpf/ncclsock"
+	"github.com/tracecoreai/tracecore/internal/fairlru"
 	"github.com/tracecoreai/tracecore/internal/socketstall"
 )
 
-// maxLosses bounds the connections that a rank has lost and that are remembered. The first of them says most.
-const maxLosses = 16
+const (
+	// maxLosses bounds the connections that a rank has lost and that are remembered. The first of them says most.
+	maxLosses = 16
+	// maxChain bounds the ranks through which a loss is followed. More than all of a node closed because of others.
+	maxChain = 64
+	// maxBygone bounds the processes that are gone and whose losses are remembered.
+	maxBygone = 4096
+)
 
 // Lost says that a process failed, and had lost a connection to its job before.
 type Lost struct {
@@ -36,6 +43,32 @@ type loss struct {
 	s   *socket
 	at  time.Time
 	how socketstall.LostHow
+}
+
+// bygone is a process that is gone. What it had lost shows whether it closed its connections because of that. It also leads to others
+// that are gone, and these to more: it is forgotten after a while.
+type bygone struct {
+	of      *rank
+	at      time.Duration // when it was missed
+	element *fairlru.Element[*bygone]
+}
+
+// outlive remembers what a process that is gone had lost. Domains and their jobs share the room.
+func (ps *partings) outlive(r *rank, now time.Duration) {
+	one := &bygone{of: r, at: now}
+	one.element = ps.bygone.Add(one, fairlru.Some, r.now.Domain, r.now.JobID)
+	if ps.bygone.Len() > maxBygone {
+		victim, _ := ps.bygone.Victim()
+		ps.forgive(victim.Value)
+	}
+	for ps.bygone.Len() > 0 && now-ps.bygone.Oldest().at > follows {
+		ps.forgive(ps.bygone.Oldest())
+	}
+}
+
+func (ps *partings) forgive(one *bygone) {
+	ps.bygone.Remove(one.element)
+	one.of.losses, one.of.forgiven = nil, true
 }
 
 // fate is how a process ended, as far as that was heard.
@@ -65,6 +98,10 @@ func reacts(e *identity.Exit) bool {
 
 // Lost are those since this was asked last, and who had closed their connections first.
 func (t *Tracker) Lost() (lost []Lost, cut []Cut) {
+	if t.partings.unblamed {
+		t.partings.unblamed = false
+		t.blame()
+	}
 	lost, cut, t.partings.lost, t.partings.cut = t.partings.lost, t.partings.cut, nil, nil
 	return lost, cut
 }
@@ -95,6 +132,9 @@ func (t *Tracker) gives(s *socket, at time.Time) {
 // loses notes that the rank lost a connection.
 func (t *Tracker) loses(s *socket, c *ncclsock.Change) {
 	r, how := s.rank, socketstall.LostFailed
+	if r.forgiven {
+		return
+	}
 	switch {
 	case c.New == ncclsock.CloseWait:
 		how = socketstall.LostClosed
@@ -153,10 +193,10 @@ func (t *Tracker) trace(r *rank) {
 	}
 }
 
-// origin is the first connection that its process closed without a loss, of those by which the rank came to lose its own; nil for none. Who closed one because of
-// a loss leads to that one.
+// origin is the first connection that was closed without a loss, of those by which the rank came to lose its own; nil
+// for none. Who closed one because of a loss leads to that one.
 func (t *Tracker) origin(r *rank, before time.Time, seen map[*rank]bool) (first *socket) {
-	if seen[r] {
+	if seen[r] || len(seen) >= maxChain {
 		return nil
 	}
 	seen[r] = true

@@ -343,3 +343,60 @@ func TestLossesTakeBoundedRoom(t *testing.T) {
 	w.tracker.loses(&socket{rank: r}, &ncclsock.Change{Time: w.at, New: ncclsock.CloseWait})
 	require.Len(t, r.losses, 1, "it went on without those")
 }
+
+// Each rank dies of the loss of the one before, is started again, and so on without end: what is gone is forgotten.
+func TestLossesOfLongAgoAreForgotten(t *testing.T) {
+	var ps partings
+	chain := func(n int, now time.Duration) (all []*rank) {
+		var far *socket
+		for i := range n {
+			r := &rank{now: Process{Process: identity.Process{PID: uint32(i)}}}
+			r.losses = []loss{{s: &socket{rank: r, other: far}}}
+			far = r.losses[0].s
+			ps.outlive(r, now)
+			all = append(all, r)
+		}
+		return all
+	}
+	remembered := func(all []*rank) (n int) {
+		for _, r := range all {
+			require.Equal(t, r.losses == nil, r.forgiven)
+			if !r.forgiven {
+				n++
+			}
+		}
+		return n
+	}
+	many := chain(3*maxBygone, time.Minute)
+	require.Equal(t, maxBygone, remembered(many))
+	few := chain(3, time.Minute+follows)
+	require.Equal(t, maxBygone-3, remembered(many), "follows is not over")
+	require.Equal(t, 3, remembered(few))
+	fewer := chain(1, time.Minute+follows+time.Second)
+	require.Zero(t, remembered(many))
+	require.Equal(t, 4, remembered(append(few, fewer...)))
+
+	tracker := New(Defaults())
+	few[0].forgiven = true
+	tracker.loses(&socket{rank: few[0]}, &ncclsock.Change{})
+	require.Len(t, few[0].losses, 1, "what is heard of one that is forgotten is not remembered")
+}
+
+// Who closes because of others is followed through so many, and no further.
+func TestAChainOfLossesIsFollowedSoFar(t *testing.T) {
+	for n, found := range map[int]bool{maxChain: true, maxChain + 1: false} {
+		tracker := New(Defaults())
+		tracker.at = began
+		first := &socket{rank: &rank{}, over: closed, free: true, overAt: began}
+		at, far := began, first
+		var last *rank
+		for range n {
+			r := &rank{moved: never}
+			last = r
+			at = at.Add(time.Millisecond)
+			r.losses = []loss{{s: &socket{rank: r, other: far}, at: at}}
+			far = &socket{rank: r, over: closed, overAt: at}
+		}
+		require.Equal(t, found, tracker.origin(last, at, map[*rank]bool{}) == first, n)
+	}
+}

@@ -29,6 +29,9 @@ func (rs ranks) take(processes map[uint32]Process, recalled map[identity.Born]Me
 	for pid, p := range processes {
 		r := rs[pid]
 		if r == nil || restarted(&r.now, &p) {
+			if r != nil && r.joins() {
+				partings.outlive(r, c.now)
+			}
 			r = &rank{sockets: map[uint64]*socket{}, moved: never, metAt: c.now, met: c.at, baseAt: c.now, cpu: p.CPU, mainCPU: p.MainCPU, now: p, haltedAt: never}
 			r.work = work{last: c.now, how: socketstall.Idle}
 			m, known := recalled[p.Born()]
@@ -49,6 +52,9 @@ func (rs ranks) take(processes map[uint32]Process, recalled map[identity.Born]Me
 			}
 			if !r.parting.told && !r.kept && r.joins() {
 				partings.add(&parted{r.now.Process, r, c.now + ended})
+			}
+			if r.joins() {
+				partings.outlive(r, c.now)
 			}
 			delete(rs, pid)
 		}
@@ -127,6 +133,8 @@ type rank struct {
 	fate   fate
 	victim bool // it failed, and may have died of a loss
 	traced bool // who closed it was looked for
+	// forgiven: what it had lost is forgotten. It is gone.
+	forgiven bool
 
 	haltedAt time.Duration // the last snapshot before it was halted; never if it was when it was met
 

@@ -172,6 +172,6 @@ func (t *Tracker) Observe(r *Round) []Event {
 	for _, gone := range t.partings.of {
 		t.vouch(gone.Value.of)
 	}
-	t.blame()
+	t.partings.unblamed = true
 	return events
 }
