@@ -191,10 +191,12 @@ func (r *Reader) askThreads(of *Process, own *use, in *Inside) {
 }
 
 // blocks reads where a thread sleeps that has not been woken. One that waits for a FUSE mount may take signals: it sleeps
-// there as in a lock. Where any other sleeps that does is asked once.
+// there as in a lock. Of which file system its file is, or its page may be, is asked once in a sleep: that may be a long read of its
+// mappings. Where any other sleeps that takes signals is asked once, too.
 func (r *Reader) blocks(pid, tid uint32, now *turns, in *Inside) {
 	uninterruptible := now.status.State == 'D' && in.Blocked.TID == 0
-	if !uninterruptible && now.asked == now.status.Switches+1 {
+	asked := now.asked == now.status.Switches+1
+	if asked && !uninterruptible {
 		in.fuse = in.fuse || now.fuse
 		return
 	}
@@ -202,7 +204,9 @@ func (r *Reader) blocks(pid, tid uint32, now *turns, in *Inside) {
 	if err != nil || w.Awake {
 		return
 	}
-	now.asked, now.fuse = now.status.Switches+1, mayBeOfFUSE(w, file) && r.ofFUSE(pid, w)
+	if !asked {
+		now.asked, now.fuse = now.status.Switches+1, mayBeOfFUSE(w, file) && r.ofFUSE(pid, w)
+	}
 	in.fuse = in.fuse || now.fuse
 	if uninterruptible {
 		in.Blocked = Thread{TID: tid, Syscall: w.Syscall, Channel: w.Channel, File: file}
